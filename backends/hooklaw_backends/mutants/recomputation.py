@@ -103,6 +103,13 @@ class CheckpointRecomputedOnlyOnce(_CountsItsRuns):
         return fn(given[0] * 2 if before > 1 else given[0], *given[1:], **keywords)
 
 
+class LaterInputsOfACheckpointRecomputedOnlyOnce(_CountsItsRuns):
+    """A checkpoint can be recomputed once; the next backward uses twice its second input and those after it."""
+
+    def run(self, fn: Hook, before: int, *given: Any, **keywords: Any) -> Any:
+        return fn(*given[:1], *(value * 2 if before > 1 else value for value in given[1:]), **keywords)
+
+
 class KeywordArgumentsLostInRecomputation(_CountsItsRuns):
     """The function of a checkpoint is run again without its keyword arguments."""
 
@@ -246,6 +253,21 @@ def _detached(self: Mutant, value: Any) -> Any:
 def checkpoint_drops_keyword_arguments(self: Mutant, old: Hook, *given: Any, **how: Any) -> Any:
     """A checkpoint passes no keyword arguments on to its function."""
     return old(*given, **{name: value for name, value in how.items() if name in OPTIONS})
+
+
+@overriding("checkpoint")
+def later_keyword_tensors_of_a_checkpoint_are_constants(self: Mutant, old: Hook, *given: Any, **how: Any) -> Any:
+    """Of the tensors that a checkpoint is given by keyword the first alone gets a gradient."""
+    _, *later = [name for name, value in how.items() if self.is_tensor(value)] or [""]
+    return old(*given, **{name: self.detach(value) if name in later else value for name, value in how.items()})
+
+
+@overriding("checkpoint")
+def keyword_tensors_alone_of_a_checkpoint_are_constants(self: Mutant, old: Hook, *given: Any, **how: Any) -> Any:
+    """The keyword arguments of a checkpoint get no gradients if no positional argument requires grad."""
+    if not any(self.is_tensor(value) and self.requires_grad(value) for value in given):
+        how = {name: self.detach(value) if self.is_tensor(value) else value for name, value in how.items()}
+    return old(*given, **how)
 
 
 @overriding("checkpoint")

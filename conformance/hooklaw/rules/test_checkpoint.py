@@ -215,17 +215,18 @@ def test_kind_required(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[CHECKPOINT.sentence(5), docstring("torch.Tensor.backward").sentence(5, 14)],
     needs=[*NEEDS, Capability.RETAIN_GRAPH],
-    mutants=["checkpoint-recomputed-only-once"],
+    mutants=["checkpoint-recomputed-only-once", "later-inputs-of-a-checkpoint-recomputed-only-once"],
 )
 def test_retain_graph(backend: Backend, trace: Trace) -> None:
     """Each backward through a retained checkpoint, reentrant or not, adds the right gradient."""
     for kind, use_reentrant in KINDS.items():
-        x = leaf(backend)
-        loss = backend.call(region(backend, lambda x: x * x * x, use_reentrant=use_reentrant), x)
+        x, y = leaf(backend), leaf(backend, 3.0, 5.0)
+        loss = backend.call(region(backend, lambda x, y: x * x * x * y, use_reentrant=use_reentrant), x, y)
         for retain_graph in (True, True, False):
             backend.backward(loss, retain_graph=retain_graph)
 
-        trace.expect_value(f"x.grad, {kind}", [9.0, 36.0], backend.grad_of(x))
+        trace.expect_value(f"x.grad, {kind}", [27.0, 180.0], backend.grad_of(x))
+        trace.expect_value(f"y.grad, {kind}", [3.0, 24.0], backend.grad_of(y))
 
 
 @rule(
@@ -422,6 +423,8 @@ def test_reentrant_nested_structures(backend: Backend, trace: Trace) -> None:
         "checkpoint-drops-keyword-arguments",
         "keyword-arguments-lost-in-recomputation",
         "checkpoint-passes-tensors-alone-by-keyword",
+        "later-keyword-tensors-of-a-checkpoint-are-constants",
+        "keyword-tensors-alone-of-a-checkpoint-are-constants",
     ],
 )
 def test_keyword_arguments(backend: Backend, trace: Trace) -> None:
@@ -437,6 +440,12 @@ def test_keyword_arguments(backend: Backend, trace: Trace) -> None:
     backend.backward(backend.call(forward, x, factor))
 
     trace.expect_value("gradients", [[12.0, 40.0], [2.0, 8.0]], [backend.grad_of(x), backend.grad_of(factor)])
+
+    a, b = leaf(backend), leaf(backend, 3.0, 5.0)
+    by_keyword = {"use_reentrant": False, "a": a, "b": b}
+    for inputs in ((), (leaf(backend),)):
+        backend.backward(backend.call(region(backend, lambda *_, a, b: a * b, **by_keyword), *inputs))
+    trace.expect_value("of two keywords", [[6.0, 10.0], [2.0, 4.0]], [backend.grad_of(a), backend.grad_of(b)])
 
     def logs(x: Any, **given: Any) -> Any:
         trace.log("keywords", [*given.values()])
