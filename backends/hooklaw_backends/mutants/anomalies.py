@@ -5,6 +5,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
 
+from hooklaw import ErrorKind
 from hooklaw_backends.mutants.base import Hook, Mutant, altering, fresh, overriding
 from hooklaw_backends.mutants.shared import once
 
@@ -61,6 +62,68 @@ class AnomaliesInPassesThatCreateAGraphUndetected(_Detecting):
         old = super().grad
         is_overlooked = self.contexts and how.get("create_graph")
         return self.unchecked(old, *given, **how) if is_overlooked else old(*given, **how)
+
+
+class AnomaliesOfGradientsRecordedBeforeUndetected(_Detecting):
+    """Anomaly detection overlooks the NaN of the backward of a gradient that was computed outside its context."""
+
+    is_outside = False
+
+    def reset(self) -> None:
+        super().reset()
+        self.is_outside = False
+
+    def backward(self, *given: Any, **how: Any) -> None:
+        self.overlooking(super().backward, *given, **how)
+
+    def grad(self, *given: Any, **how: Any) -> Any:
+        result = self.overlooking(super().grad, *given, **how)
+        if how.get("create_graph"):
+            self.is_outside = not self.contexts
+        return result
+
+    def overlooking(self, run: Hook, *given: Any, **how: Any) -> Any:
+        """Run a pass in which NaN is not checked if the last gradient was computed outside."""
+        is_overlooked = self.contexts and self.is_outside
+        return self.unchecked(run, *given, **how) if is_overlooked else run(*given, **how)
+
+
+class AnomaliesOfOperationsInDoubleBackwardUndetected(_Detecting):
+    """In the backward of a gradient anomaly detection looks only at what custom Functions return."""
+
+    has_gradient = False
+    is_overlooking = False
+
+    def reset(self) -> None:
+        super().reset()
+        self.has_gradient = self.is_overlooking = False
+
+    def custom_function(self, forward: Hook, backward: Hook, **options: bool) -> Hook:
+        def checked(*given: Any) -> Any:
+            result = backward(*given)
+            if self.is_overlooking and self.is_tensor(result) and "nan" in str(self.tolist(result)):
+                raise self.errors.get(ErrorKind.NOT_A_NUMBER, (RuntimeError,))[0]("a gradient is NaN")
+            return result
+
+        return super().custom_function(forward, checked, **options)
+
+    def backward(self, *given: Any, **how: Any) -> None:
+        self.overlooking(super().backward, *given, **how)
+
+    def grad(self, *given: Any, **how: Any) -> Any:
+        result = self.overlooking(super().grad, *given, **how)
+        self.has_gradient |= bool(how.get("create_graph"))
+        return result
+
+    def overlooking(self, run: Hook, *given: Any, **how: Any) -> Any:
+        """Run a pass in which NaN of operations is not checked if a gradient with a graph was computed before."""
+        if not (self.contexts and self.has_gradient):
+            return run(*given, **how)
+        self.is_overlooking = True
+        try:
+            return self.unchecked(run, *given, **how)
+        finally:
+            self.is_overlooking = False
 
 
 @overriding("detect_anomaly")

@@ -138,12 +138,14 @@ def test_nan_of_a_hook(backend: Backend, trace: Trace) -> None:
         "anomalies-of-nodes-undetected",
         "anomalies-in-autograd-grad-undetected",
         "anomalies-in-passes-that-create-a-graph-undetected",
+        "anomalies-of-gradients-recorded-before-undetected",
+        "anomalies-of-operations-in-double-backward-undetected",
     ],
 )
 def test_double_backward(backend: Backend, trace: Trace) -> None:
     """Under anomaly detection a NaN that the backward of a backward computes is an error.
 
-    Any backward computation is checked, so also that of a gradient.
+    Any backward computation is checked, so also that of a gradient, which may have been computed before the context.
     """
     nan = float("nan")
     fails_twice = backend.custom_function(lambda _ctx, grad: grad * 2, lambda _ctx, grad: grad * nan)
@@ -164,6 +166,13 @@ def test_double_backward(backend: Backend, trace: Trace) -> None:
             trace.expect_value("first derivative", [2.0, 4.0], first)
             with trace.raises(ErrorKind.NOT_A_NUMBER):
                 differentiate(backend.sum(first))
+
+        factor, infinite = backend.tensor([5.0, 0.0]), backend.tensor([1.0, float("inf")])
+        (first,) = backend.grad(
+            backend.call(lambda x, factor=factor: backend.sum(x * x * factor), x), [x], create_graph=True
+        )
+        with backend.detect_anomaly(), trace.raises(ErrorKind.NOT_A_NUMBER):  # of zero times infinity
+            differentiate(backend.sum(first * infinite))
 
 
 @rule(
