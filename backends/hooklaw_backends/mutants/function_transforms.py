@@ -47,6 +47,32 @@ def hooks_in_transforms_return_nothing(self: InTransform, _tensor: Any, hook: Ho
     return _returning_nothing(hook) if self.depth else _same(hook)
 
 
+class HooksOfATransformRunInItsFirstCallAlone(InTransform):
+    """A tensor hook that a function registers does not run when the function is transformed a second time or later."""
+
+    is_silent = False
+
+    def reset(self) -> None:
+        super().reset()
+        self.is_silent = False
+
+    def func_grad(self, function: Hook) -> Hook:
+        differentiate, calls = super().func_grad(function), list[None]()
+
+        def silent_later(*arguments: Any) -> Any:
+            outer, self.is_silent = self.is_silent, bool(calls)
+            calls.append(None)
+            try:
+                return differentiate(*arguments)
+            finally:
+                self.is_silent = outer
+
+        return silent_later
+
+    def register_hook(self, tensor: Any, hook: Hook) -> Any:
+        return Handle() if self.depth and self.is_silent else super().register_hook(tensor, hook)
+
+
 @altering("register_hook", base=InTransform)
 def hooks_in_nested_transforms_return_nothing(self: InTransform, _tensor: Any, hook: Hook) -> Hook:
     """What a tensor hook returns is ignored if one transform is inside another."""
