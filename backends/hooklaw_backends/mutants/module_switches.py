@@ -59,6 +59,70 @@ class GradModesAreEvaluationModes(Mutant):
         return super().is_training(module) and not self.kept
 
 
+class _Restoring(Mutant):
+    """A mutant that knows the training modes which modules had when a context was entered."""
+
+    changed = fresh(list[Any])
+
+    def train(self, module: Any, mode: bool = True) -> Any:  # noqa: FBT001, FBT002 - torch's argument
+        for modules in self.changed:
+            modules.append((module, self.is_training(module)))
+        return super().train(module, mode)
+
+    @contextmanager
+    def restoring(self, context: AbstractContextManager[Any]) -> Generator[None]:
+        """Enter a context at whose end each module is in the training mode that it had before."""
+        self.changed.append([])
+        try:
+            with context:
+                yield
+        finally:
+            for module, mode in reversed(self.changed.pop()):
+                super().train(module, mode)
+
+
+class LeavingNoGradRestoresTheTrainingMode(_Restoring):
+    """At the end of no_grad each module is in the training mode that it had before."""
+
+    def no_grad(self) -> AbstractContextManager[Any]:
+        return self.restoring(super().no_grad())
+
+
+class LeavingInferenceModeRestoresTheTrainingMode(_Restoring):
+    """At the end of inference mode each module is in the training mode that it had before."""
+
+    def inference_mode(self, mode: bool = True) -> AbstractContextManager[Any]:  # noqa: FBT001, FBT002 - torch's argument
+        return self.restoring(super().inference_mode(mode))
+
+
+class TrainingModeChangedInNoGradLeavesItOn(Mutant):
+    """If a module's training mode is changed inside no_grad, nothing is recorded after it either."""
+
+    depth = 0
+    is_off = False
+
+    def reset(self) -> None:
+        super().reset()
+        self.depth, self.is_off = 0, False
+
+    @contextmanager
+    def no_grad(self) -> Generator[None]:
+        self.depth += 1
+        try:
+            with super().no_grad():
+                yield
+        finally:
+            self.depth -= 1
+
+    def train(self, module: Any, mode: bool = True) -> Any:  # noqa: FBT001, FBT002 - torch's argument
+        self.is_off = self.depth > 0
+        return super().train(module, mode)
+
+    def call(self, fn: Hook, *tensors: Any) -> Any:
+        with super().no_grad() if self.is_off else nullcontext():
+            return super().call(fn, *tensors)
+
+
 @overriding("train", "module_requires_grad_")
 def switches_stop_at_a_module(self: Mutant, old: Hook, module: Any, *given: Any, **options: bool) -> Any:
     """The switches of a module do not reach its submodules."""

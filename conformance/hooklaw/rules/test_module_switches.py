@@ -67,7 +67,14 @@ def test_evaluation(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[EVALUATION.sentence(3), INFERENCE.sentence(12)],
     needs=[*NEEDS, Capability.GRAD_MODE, Capability.INFERENCE_MODE],
-    mutants=["evaluation-mode-turns-grad-mode-on", "grad-modes-are-evaluation-modes", "switches-stop-at-a-module"],
+    mutants=[
+        "evaluation-mode-turns-grad-mode-on",
+        "grad-modes-are-evaluation-modes",
+        "switches-stop-at-a-module",
+        "leaving-no-grad-restores-the-training-mode",
+        "leaving-inference-mode-restores-the-training-mode",
+        "training-mode-changed-in-no-grad-leaves-it-on",
+    ],
 )
 def test_orthogonal(backend: Backend, trace: Trace) -> None:
     """Neither no_grad nor inference_mode changes a module's training mode, and neither training mode changes them."""
@@ -85,8 +92,11 @@ def test_orthogonal(backend: Backend, trace: Trace) -> None:
                 backend.train(outer, mode=not training)
                 changed = [backend.is_training(module) for module in modules]
                 outputs.append(backend.call(outer, x))
-            trace.expect_value("training, inside", [training] * 6 + [not training] * 6, [*inside, *changed])
-            trace.expect_value("requires grad", [False] * 2, [backend.requires_grad(output) for output in outputs])
+            changed += [backend.is_training(module) for module in modules]
+            outputs.append(backend.call(outer, x))
+            trace.expect_value("training, inside and after", [training] * 6 + [not training] * 12, [*inside, *changed])
+            requires_grad = [backend.requires_grad(output) for output in outputs]
+            trace.expect_value("requires grad, inside and after", [False, False, True], requires_grad)
 
 
 @rule(
