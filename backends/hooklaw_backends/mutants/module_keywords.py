@@ -46,6 +46,16 @@ def keyword_arguments_of_a_pre_hook_are_added(self: Mutant, hook: Hook, module: 
 
 
 @calling(*verbs.FORWARD_PRE, only="with_kwargs")
+def keyword_tensors_that_a_pre_hook_returns_are_constants(self: Mutant, hook: Hook, *given: Any) -> Any:
+    """No gradient passes the keyword arguments that a forward pre-hook registered with_kwargs=True returns."""
+    match hook(*given):
+        case tuple((args, dict(kwargs))):
+            return args, {name: self.detach(each) if self.is_tensor(each) else each for name, each in kwargs.items()}
+        case result:
+            return result
+
+
+@calling(*verbs.FORWARD_PRE, only="with_kwargs")
 def any_tuple_of_a_pre_hook_with_kwargs_accepted(self: Mutant, hook: Hook, module: Any, args: Any, kwargs: Any) -> Any:
     """A tuple that a pre-hook registered with_kwargs=True returns is args alone, unless it has two elements."""
     result = hook(module, args, kwargs)

@@ -179,6 +179,7 @@ def test_keywords_hidden(backend: Backend, trace: Trace) -> None:
         "empty-keyword-arguments-of-a-pre-hook-ignored",
         "empty-arguments-of-a-pre-hook-with-kwargs-ignored",
         "new-keyword-arguments-of-a-pre-hook-dropped",
+        "keyword-tensors-that-a-pre-hook-returns-are-constants",
     ],
 )
 def test_with_keywords(backend: Backend, trace: Trace) -> None:
@@ -209,6 +210,14 @@ def test_with_keywords(backend: Backend, trace: Trace) -> None:
         backend.call(module, x)
 
     trace.expect(("forward", [[], []]), ("forward", [[[1.0, 2.0]], []]), ("forward", [[], ["factor"]]))
+
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    module = backend.module({}, lambda _module, x, factor: x * factor)
+    backend.register_forward_pre_hook(
+        module, lambda _, args, kwargs: (args, {"factor": kwargs["factor"] * 5}), with_kwargs=True
+    )
+    backend.backward(backend.call(lambda x: backend.sum(module(x, factor=x * 3)), x))
+    trace.expect_value("x.grad", [30.0, 60.0], backend.grad_of(x))
 
 
 @rule(
