@@ -326,20 +326,24 @@ def test_any_in_autograd_grad(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOK.sentence(7)],
     needs=[Capability.MULTI_GRAD, Capability.MULTI_OUTPUT],
-    mutants=["multi-grad-hook-any-takes-none-for-a-gradient"],
+    mutants=[
+        "multi-grad-hook-any-takes-none-for-a-gradient",
+        "multi-grad-hook-any-takes-a-second-none-for-a-gradient",
+    ],
 )
 def test_first_is_a_gradient(backend: Backend, trace: Trace) -> None:
     """For a multi-grad hook in mode any an unused output, which has no gradient, does not count as the first."""
 
-    def forward(x):
-        unused, used = backend.split(x, 1)
-        backend.register_multi_grad_hook([unused, used], trace.saw("hook"), mode="any")
-        return backend.sum(used * 3)
+    def forward(x, used):
+        parts = backend.split(x, 1)
+        backend.register_multi_grad_hook(parts, trace.saw("hook"), mode="any")
+        return backend.sum(parts[used] * 3)
 
-    x = backend.tensor([1.0, 2.0], requires_grad=True)
-    backend.backward(backend.call(forward, x))
+    for used in (2, 1, 0):
+        x = backend.tensor([1.0, 2.0, 3.0], requires_grad=True)
+        backend.backward(backend.call(lambda x, used=used: forward(x, used), x))
 
-    trace.expect(("hook", [3.0]))
+        trace.expect(("hook", [3.0]))
 
 
 @rule(

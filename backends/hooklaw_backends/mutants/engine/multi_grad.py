@@ -3,7 +3,9 @@
 from collections.abc import Callable
 from typing import Any
 
-from hooklaw_backends.mutants.base import Hook, fresh
+from hooklaw.model._multi_grad import Handles
+from hooklaw.model.modes import running_pass
+from hooklaw_backends.mutants.base import Hook, Mutant, fresh
 from hooklaw_backends.mutants.shared import Passes
 
 
@@ -30,3 +32,22 @@ class MultiGradHookAnyNotInAnInnerPass(Passes):
             return hook(given)
 
         return super().register_multi_grad_hook(tensors, unless_ran, mode=mode)
+
+
+class MultiGradHookAnyTakesASecondNoneForAGradient(Mutant):
+    """A multi-grad hook in mode any skips the None of one unused output, and takes that of the next for a gradient."""
+
+    def register_multi_grad_hook(self, tensors: Any, hook: Hook, *, mode: str = "all") -> Any:
+        if mode != "any":
+            return super().register_multi_grad_hook(tensors, hook, mode=mode)
+        skipped, ran = object(), object()
+
+        def arrive(grad: Any) -> None:
+            memory = running_pass().memory
+            if grad is None and skipped not in memory:
+                memory[skipped] = True
+            elif ran not in memory:
+                memory[ran] = True
+                hook(grad)
+
+        return Handles(tensor.register_hook(arrive) for tensor in tensors if tensor.requires_grad)
