@@ -26,6 +26,13 @@ def leaf_has_a_grad_fn(self: Mutant, old: Hook, tensor: Any) -> Any:
     return self.accumulate_grad(tensor) if self.is_leaf(tensor) else old(tensor)
 
 
+@overriding("grad_fn")
+def leaf_with_a_gradient_has_a_grad_fn(self: Mutant, old: Hook, tensor: Any) -> Any:
+    """The grad_fn of a leaf that a backward has reached is its AccumulateGrad Node."""
+    is_reached = self.is_leaf(tensor) and self.requires_grad(tensor) and self.grad_of(tensor) is not None
+    return self.accumulate_grad(tensor) if is_reached else old(tensor)
+
+
 @overriding("node_metadata")
 def node_metadata_made_anew(self: Mutant, old: Hook, node: Any) -> dict[Any, Any]:
     """A Node's metadata is a new dict at each access."""
@@ -91,6 +98,29 @@ def node_post_hook_sees_the_raw_gradient_of_later_outputs(
         return result
 
     return old(node, noting)
+
+
+class NextNodePreHookSeesTheRawGradientOfLaterOutputs(Mutant):
+    """Of the gradients that a Node pre-hook returns the next one sees the first alone, and the others as before."""
+
+    hooks = fresh(dict[int, list[Any]])
+
+    def reset(self) -> None:
+        super().reset()
+        self.hooks = {}
+
+    def node_register_prehook(self, node: Any, hook: Hook) -> Any:
+        raw = self.hooks.setdefault(id(node), [])
+        is_first = not raw
+        raw.append(())
+
+        def call(grads: Any) -> Any:
+            if is_first:
+                raw[0] = grads
+            before, raw[0] = raw[0], raw[0] if is_first else ()
+            return hook((*grads[:1], *before[1:]) if len(before) == len(grads) else grads)
+
+        return super().node_register_prehook(node, call)
 
 
 @overriding("node_register_hook")

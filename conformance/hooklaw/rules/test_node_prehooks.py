@@ -63,7 +63,11 @@ def test_replacement(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[PREHOOK.sentence(3, 4)],
     needs=[*NODE_HOOKS, Capability.MULTI_OUTPUT],
-    mutants=["node-hook-replaces-the-first-gradient", "node-post-hook-sees-the-raw-gradient-of-later-outputs"],
+    mutants=[
+        "node-hook-replaces-the-first-gradient",
+        "node-post-hook-sees-the-raw-gradient-of-later-outputs",
+        "next-node-pre-hook-sees-the-raw-gradient-of-later-outputs",
+    ],
 )
 def test_replaces_several(backend: Backend, trace: Trace) -> None:
     """Each gradient in the tuple that a Node pre-hook returns replaces that of the Node's output in its position."""
@@ -72,6 +76,7 @@ def test_replaces_several(backend: Backend, trace: Trace) -> None:
         left, middle, right = backend.split(x * 5, 1)
         node = backend.grad_fn(left)
         backend.node_register_prehook(node, lambda grads: (grads[0] * 2, grads[1] * 7, grads[2] * 3))
+        backend.node_register_prehook(node, trace.saw("next pre-hook"))
         backend.node_register_hook(node, lambda _, grad_outputs: trace.log("grad_outputs", grad_outputs))
         return backend.sum(left + middle + right)
 
@@ -79,7 +84,7 @@ def test_replaces_several(backend: Backend, trace: Trace) -> None:
         x = backend.tensor([1.0, 2.0, 3.0], requires_grad=True)
         backend.backward(backend.call(forward, x))
 
-        trace.expect(("grad_outputs", [[2.0], [7.0], [3.0]]))
+        trace.expect(("next pre-hook", [[2.0], [7.0], [3.0]]), ("grad_outputs", [[2.0], [7.0], [3.0]]))
         trace.expect_value("x.grad", [10.0, 35.0, 15.0], backend.grad_of(x))
 
 
