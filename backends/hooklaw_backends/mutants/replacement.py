@@ -176,6 +176,14 @@ def emptied(hook: Hook, *given: Any) -> Any:
         raise type(error) from error
 
 
+def remade(hook: Hook, *given: Any) -> Any:
+    """Call a hook; every exception becomes a new one of its type and message."""
+    try:
+        return hook(*given)
+    except Exception as error:
+        raise type(error)(str(error)) from error
+
+
 @calling(*verbs.IN_BACKWARD)
 def hook_exception_without_its_message(self: Mutant, hook: Hook, *given: Any) -> Any:
     """An exception in a hook that runs during backward becomes a new one of its type, without its message."""
@@ -192,6 +200,12 @@ def pair_exception_wrapped(self: Mutant, pack: Hook, unpack: Hook) -> Pair:
 def pair_exception_without_its_message(self: Mutant, pack: Hook, unpack: Hook) -> Pair:
     """An exception in pack or unpack becomes a new one of its type, without its message."""
     return partial(emptied, pack), partial(emptied, unpack)
+
+
+@pairs("saved_tensors_hooks")
+def pair_exception_made_anew_from_its_message(self: Mutant, pack: Hook, unpack: Hook) -> Pair:
+    """An exception in pack or unpack becomes a new one of its type and message, without what else it has."""
+    return partial(remade, pack), partial(remade, unpack)
 
 
 @pairs("saved_tensors_hooks")

@@ -1,5 +1,7 @@
 """Unpack hooks: when they run, in which grad mode, and their argument."""
 
+from typing import Any
+
 from hooklaw import Backend, Basis, Capability, Level, Trace, docstring, notes, observed, rule
 
 HOOKS = docstring("torch.autograd.graph.saved_tensors_hooks")
@@ -206,6 +208,7 @@ def test_grad_mode(backend: Backend, trace: Trace) -> None:
         "unpacked-during-forward",
         "pair-exception-without-its-message",
         "exceptions-of-unpack-after-its-first-call-swallowed",
+        "pair-exception-made-anew-from-its-message",
     ],
 )
 def test_exception(backend: Backend, trace: Trace) -> None:
@@ -217,7 +220,7 @@ def test_exception(backend: Backend, trace: Trace) -> None:
         def unpack(packed):
             unpacked.append(packed)
             if len(unpacked) > right:
-                raise UnpackError("from the hook")
+                raise UnpackError("from the hook", right)
             return packed
 
         def forward(x):
@@ -228,6 +231,11 @@ def test_exception(backend: Backend, trace: Trace) -> None:
         return backend.call(forward, backend.tensor([0.0], requires_grad=True))
 
     for right in range(3):
-        loss = fails_after(right)
+        loss, arguments = fails_after(right), list[Any]()
         with trace.raises_type(UnpackError, "from the hook"):
-            backend.backward(loss)
+            try:
+                backend.backward(loss)
+            except UnpackError as error:
+                arguments += error.args
+                raise
+        trace.expect_value("arguments of the exception", ["from the hook", right], arguments)
