@@ -323,6 +323,19 @@ class ZeroGradLaysLaterGradientsOutAnew(ZeroGradLaysGradientsOutAnew):
         return made
 
 
+class ZeroGradLaysGradientsOutAnewInLaterCalls(ZeroGradLaysGradientsOutAnew):
+    """zero_grad(set_to_none=False) makes new, contiguous gradients of zeros in its second call and later ones."""
+
+    def sgd(self, parameters: Sequence[Any], **how: float) -> Any:
+        made = super().sgd(parameters, **how)
+        self.later, self.kept = self.kept, []
+        return made
+
+    def zero_grad(self, optimizer: Any, **options: bool) -> None:
+        super().zero_grad(optimizer, **options)
+        self.kept = self.later
+
+
 @calling(*verbs.STEP_POST)
 def step_post_hook_gets_keywords_alone(self: Mutant, hook: Hook, optimizer: Any, args: Any, kwargs: Any) -> None:
     """A step post-hook gets the keyword arguments of the step, and none that it got by position."""

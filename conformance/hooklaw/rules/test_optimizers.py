@@ -446,7 +446,11 @@ def test_none_after_backward(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[page("autograd", "default-gradient-layouts").sentence(9)],
     needs=[*NEEDS, Capability.VIEWS, Capability.STRIDES],
-    mutants=["zero-grad-lays-gradients-out-anew", "zero-grad-lays-later-gradients-out-anew"],
+    mutants=[
+        "zero-grad-lays-gradients-out-anew",
+        "zero-grad-lays-later-gradients-out-anew",
+        "zero-grad-lays-gradients-out-anew-in-later-calls",
+    ],
 )
 def test_layout(backend: Backend, trace: Trace) -> None:
     """An optimizer's zero_grad that writes zeros keeps the strides of each gradient.
@@ -454,13 +458,15 @@ def test_layout(backend: Backend, trace: Trace) -> None:
     The page says so of zero_grad in general; one that sets gradients to None leaves no strides to keep.
     """
     parameters = [backend.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]], requires_grad=True) for _ in range(2)]
-    for x in parameters:
-        backend.set_grad(x, backend.transpose(backend.tensor([[1.0, 1.0], [1.0, 1.0], [1.0, 1.0]]), 0, 1))
-    strides = [backend.stride(backend.grad_of(x)) for x in parameters]
-    backend.zero_grad(backend.sgd(parameters, lr=1.0), set_to_none=False)
+    optimizer = backend.sgd(parameters, lr=1.0)
+    for _ in range(3):
+        for x in parameters:
+            backend.set_grad(x, backend.transpose(backend.tensor([[1.0, 1.0], [1.0, 1.0], [1.0, 1.0]]), 0, 1))
+        strides = [backend.stride(backend.grad_of(x)) for x in parameters]
+        backend.zero_grad(optimizer, set_to_none=False)
 
-    trace.expect_value("gradients", [[[0.0] * 3] * 2] * 2, [backend.grad_of(x) for x in parameters])
-    trace.expect_value("strides", strides, [backend.stride(backend.grad_of(x)) for x in parameters])
+        trace.expect_value("gradients", [[[0.0] * 3] * 2] * 2, [backend.grad_of(x) for x in parameters])
+        trace.expect_value("strides", strides, [backend.stride(backend.grad_of(x)) for x in parameters])
 
 
 @rule(
