@@ -17,7 +17,11 @@ NEEDS = [Capability.DISTRIBUTED_DATA_PARALLEL, Capability.MODULES]
     level=Level.MUST,
     sources=[REGISTER_HOOK.sentence(2)],
     needs=[*NEEDS, Capability.TENSOR_HOOKS],
-    mutants=["ddp-loses-earlier-parameter-hooks", "ddp-ignores-later-parameter-hooks"],
+    mutants=[
+        "ddp-loses-earlier-parameter-hooks",
+        "ddp-ignores-later-parameter-hooks",
+        "ddp-ignores-parameter-hooks-after-its-first-pass",
+    ],
     processes=RANKS,
 )
 def test_tensor_hooks_fire(backend: Backend, trace: Trace) -> None:
@@ -36,6 +40,11 @@ def test_tensor_hooks_fire(backend: Backend, trace: Trace) -> None:
         for _ in range(3):
             run(backend, parallel)
             trace.expect_in_any_order(*said)
+        for name in ("weight", "other"):
+            backend.register_hook(getattr(module, name), trace.saw(f"registered between passes, on {name}"))
+        run(backend, parallel)
+        between = [f"registered between passes, on {name}" for name in ("weight", "other")]
+        trace.expect_in_any_order(*said, *between)
 
 
 @rule(

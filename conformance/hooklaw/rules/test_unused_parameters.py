@@ -269,20 +269,24 @@ def test_static_graph_checkpoint_unused(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[DDP.sentence(87, 91)],
     needs=STATIC,
-    mutants=["ddp-static-graph-ignored-outside-forward"],
+    mutants=[
+        "ddp-static-graph-ignored-outside-forward",
+        "ddp-static-graph-averages-one-parameter-outside-forward",
+    ],
     processes=RANKS,
 )
 def test_static_graph_outside_forward(backend: Backend, trace: Trace) -> None:
     """With static_graph=True a parameter that the program uses outside of forward is averaged too."""
     for _ in range(2):
-        module = two_weights(backend, lambda module, x: x * module.weight)
+        weights = {"weight": backend.tensor([2.0]), "other": backend.tensor([3.0]), "another": backend.tensor([5.0])}
+        module = backend.module(weights, lambda module, x: x * module.weight)
         parallel = backend.distributed_data_parallel(module, static_graph=True)
         for passes in (1, 2, 3):
-            backend.set_grad(module.weight, None)
-            backend.set_grad(module.other, None)
+            for name in weights:
+                backend.set_grad(getattr(module, name), None)
             outputs = backend.call(parallel, own_input(backend))
-            backend.backward(backend.sum(outputs * module.other))
-            for name, factor in (("other", 2), ("weight", 3)):
+            backend.backward(backend.sum(outputs * module.other * module.another))
+            for name, factor in (("another", 6), ("other", 10), ("weight", 15)):
                 expected = mean(backend, lambda own, factor=factor: factor * own)
                 trace.expect_value(f"{name}.grad after pass {passes}", expected, backend.grad_of(getattr(module, name)))
 

@@ -43,6 +43,24 @@ def ddp_ignores_later_parameter_hooks(self: _KnowsDistributed, tensor: Any, hook
     return (lambda _: None) if self.keeps(tensor) else hook
 
 
+class DdpIgnoresParameterHooksAfterItsFirstPass(_KnowsDistributed):
+    """A hook on a parameter of a distributed module does nothing if it is registered after a backward."""
+
+    has_run = False
+
+    def distributed_data_parallel(self, module: Any, **options: Any) -> Any:
+        self.has_run = False
+        return super().distributed_data_parallel(module, **options)
+
+    def backward(self, *given: Any, **how: Any) -> None:
+        super().backward(*given, **how)
+        self.has_run = True
+
+    def register_hook(self, tensor: Any, hook: Hook) -> Any:
+        is_ignored = self.has_run and self.keeps(tensor)
+        return super().register_hook(tensor, (lambda _: None) if is_ignored else hook)
+
+
 @altering("register_post_accumulate_grad_hook", base=_KnowsDistributed)
 def ddp_ignores_later_post_accumulate_hooks(self: _KnowsDistributed, tensor: Any, hook: Hook) -> Hook:
     """A post-accumulate-grad hook on a parameter whose module is distributed already does nothing."""
@@ -181,17 +199,27 @@ def ddp_keeps_the_last_gradient_of_an_unused_parameter(self: Mutant, old: Hook, 
 @overriding("distributed_data_parallel")
 def ddp_static_graph_ignored_outside_forward(self: Mutant, old: Hook, module: Any, **options: Any) -> Any:
     """With static_graph=True the parameters that forward does not use are left to each rank."""
-    made = old(module, **options)
+    return _left_to_each_rank(old(module, **options), "other", **options)
+
+
+@overriding("distributed_data_parallel")
+def ddp_static_graph_averages_one_parameter_outside_forward(
+    self: Mutant, old: Hook, module: Any, **options: Any
+) -> Any:
+    """With static_graph=True one of the parameters that forward does not use is averaged, and not the next."""
+    return _left_to_each_rank(old(module, **options), "another", **options)
+
+
+def _left_to_each_rank(made: Any, name: str, **options: Any) -> Any:
+    """Return a distributed module of whose parameters one is not averaged if its graph is static."""
 
     def hook(_: Any, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
-        other = dict(module.named_parameters())["other"]
-        own = [
-            grad.clone() for grad, each in zip(bucket.gradients(), bucket.parameters(), strict=True) if each is other
-        ]
+        left = dict(made.module.named_parameters()).get(name)
+        own = [grad.clone() for grad, each in zip(bucket.gradients(), bucket.parameters(), strict=True) if each is left]
         share = all_reduce_future(bucket.buffer() / distributed.get_world_size()).value()
         bucket.set_buffer(share)
         for grad, each in zip(bucket.gradients(), bucket.parameters(), strict=True):
-            if each is other:
+            if each is left:
                 grad.copy_(own[0])
         return _completed(bucket.buffer())
 
