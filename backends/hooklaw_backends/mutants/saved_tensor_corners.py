@@ -2,7 +2,7 @@
 
 import copy
 from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from math import prod
 from typing import Any
 
@@ -200,6 +200,21 @@ class OuterDisablingMessageWins(Mutant):
                 yield
         finally:
             self.outer = before
+
+
+class DisablingEndsWithItsFirstError(Mutant):
+    """A context that disables saved-tensor hooks refuses the first pair, and none after it."""
+
+    @contextmanager
+    def saved_tensors_hooks(self, pack: Hook, unpack: Hook) -> Generator[None]:
+        with ExitStack() as stack:
+            try:
+                stack.enter_context(super().saved_tensors_hooks(pack, unpack))
+            except Exception:
+                if self.forbidden() is not None:
+                    self.allow_pairs()
+                raise
+            yield
 
 
 @pairs("saved_tensors_hooks")

@@ -107,7 +107,7 @@ def disabled(backend: Backend, trace: Trace, reasons: tuple[str, ...], *, fails:
     basis=Basis.OBSERVED,
     sources=[observed("of two nested contexts the inner one gives the message")],
     needs=NEEDS,
-    mutants=["outer-disabling-message-wins"],
+    mutants=["outer-disabling-message-wins", "disabling-ends-with-its-first-error"],
     except_under={"packed": "the rule forbids the hooks that the condition brings"},
 )
 def test_nested(backend: Backend, trace: Trace) -> None:
@@ -116,13 +116,13 @@ def test_nested(backend: Backend, trace: Trace) -> None:
         backend.disable_saved_tensors_hooks("the outer reason"),
         backend.disable_saved_tensors_hooks("the inner reason"),
     ):
-        with trace.raises(ErrorKind.SAVED_HOOKS_DISABLED, "the inner reason"):
-            use_hooks(backend, trace)
-        with (
-            backend.disable_saved_tensors_hooks("the innermost reason"),
-            trace.raises(ErrorKind.SAVED_HOOKS_DISABLED, "the innermost reason"),
-        ):
-            use_hooks(backend, trace)
+        for _ in range(3):
+            with trace.raises(ErrorKind.SAVED_HOOKS_DISABLED, "the inner reason"):
+                use_hooks(backend, trace)
+        with backend.disable_saved_tensors_hooks("the innermost reason"):
+            for _ in range(3):
+                with trace.raises(ErrorKind.SAVED_HOOKS_DISABLED, "the innermost reason"):
+                    use_hooks(backend, trace)
 
 
 @rule(
