@@ -1,5 +1,6 @@
 """Mutants whose Nodes are wrong, or whose Node hooks are."""
 
+import weakref
 from types import SimpleNamespace
 from typing import Any
 
@@ -24,6 +25,18 @@ def next_functions_are_the_first(self: Mutant, old: Hook, node: Any) -> list[Any
 def leaf_has_a_grad_fn(self: Mutant, old: Hook, tensor: Any) -> Any:
     """The grad_fn of a leaf is its AccumulateGrad Node."""
     return self.accumulate_grad(tensor) if self.is_leaf(tensor) else old(tensor)
+
+
+class LeafWhoseNodeWasAskedForHasAGradFn(Mutant):
+    """The grad_fn of a leaf is its AccumulateGrad Node once this was asked for."""
+
+    def accumulate_grad(self, leaf: Any) -> Any:
+        self.kept.append(weakref.ref(leaf))
+        return super().accumulate_grad(leaf)
+
+    def grad_fn(self, tensor: Any) -> Any:
+        is_asked_for = self.is_leaf(tensor) and any(leaf() is tensor for leaf in self.kept)
+        return super().accumulate_grad(tensor) if is_asked_for else super().grad_fn(tensor)
 
 
 @overriding("grad_fn")

@@ -45,7 +45,11 @@ def test_identity(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[docstring("torch.Tensor.is_leaf").sentence(3), GRAPH.sentence(2)],
     needs=[Capability.NODES],
-    mutants=["leaf-has-a-grad-fn", "leaf-with-a-gradient-has-a-grad-fn"],
+    mutants=[
+        "leaf-has-a-grad-fn",
+        "leaf-with-a-gradient-has-a-grad-fn",
+        "leaf-whose-node-was-asked-for-has-a-grad-fn",
+    ],
 )
 def test_leaf_has_none(backend: Backend, trace: Trace) -> None:
     """A leaf has no grad_fn, whether or not it requires grad."""
@@ -57,6 +61,10 @@ def test_leaf_has_none(backend: Backend, trace: Trace) -> None:
     x = backend.tensor([1.0, 2.0], requires_grad=True)
     backend.backward(backend.call(lambda x: backend.sum(x * x), x))
     trace.expect_value("x has a grad_fn after backward", expected=False, observed=backend.grad_fn(x) is not None)
+
+    has_node = backend.accumulate_grad(x) is not None
+    seen = [has_node, backend.grad_fn(x) is not None]
+    trace.expect_value("x has a Node, and a grad_fn", expected=[True, False], observed=seen)
 
 
 @rule(
