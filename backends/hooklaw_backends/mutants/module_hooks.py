@@ -5,6 +5,7 @@ from contextlib import suppress
 from functools import partial
 from threading import current_thread, main_thread
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from hooklaw_backends.mutants import verbs
 from hooklaw_backends.mutants.base import Hook, Mutant, altering, calling, fresh, overriding, with_options
@@ -94,6 +95,27 @@ def module_handle_removes_every_hook(self: KeepsHandles, old: Hook, *given: Any,
 def module_handle_removes_every_hook_of_its_kind(self: KeepsHandles, old: Hook, *given: Any, **options: bool) -> Any:
     """The handle of a module hook removes every hook of its kind, of the module or of all modules."""
     return self.removing_all((old, given[:-1]), old(*given, **options))
+
+
+class ThirdForwardPreHookGetsWhatTheFirstReturned(Mutant):
+    """A module's third forward pre-hook and later ones get what its first one returned, if none gets keywords."""
+
+    returned = fresh(WeakKeyDictionary[Any, list[Any]])
+
+    def register_forward_pre_hook(self, module: Any, hook: Hook, **options: bool) -> Any:
+        if options:
+            return super().register_forward_pre_hook(module, hook, **options)
+        returned = self.returned.setdefault(module, [])
+        number = len(returned)
+        returned.append(None)
+
+        def call(module: Any, args: Any) -> Any:
+            first = returned[0] if number > 1 else None
+            result = hook(module, args if first is None else first)
+            returned[number] = result if result is None or isinstance(result, tuple) else (result,)
+            return result
+
+        return super().register_forward_pre_hook(module, call)
 
 
 @calling(*verbs.MODULE)

@@ -286,6 +286,7 @@ def test_with_keywords_returns_one(backend: Backend, trace: Trace) -> None:
         "module-hooks-run-in-reverse-order",
         "replacement-by-a-module-hook-ignored",
         "results-of-forward-hooks-are-constants",
+        "third-forward-pre-hook-gets-what-the-first-returned",
     ],
 )
 def test_order(backend: Backend, trace: Trace) -> None:
@@ -293,10 +294,11 @@ def test_order(backend: Backend, trace: Trace) -> None:
     x, module = backend.tensor([1.0, 2.0], requires_grad=True), doubling(backend, trace)
     backend.register_forward_pre_hook(module, lambda _, args: args[0] + 1)
     backend.register_forward_pre_hook(module, lambda _, args: args[0] * 10)
+    backend.register_forward_pre_hook(module, lambda _, args: args[0] + 2)
 
     backend.backward(backend.sum(backend.call(module, x)))
 
-    trace.expect(("forward", [20.0, 30.0]))
+    trace.expect(("forward", [22.0, 32.0]))
     trace.expect_value("x.grad", [20.0, 20.0], backend.grad_of(x))
 
 
