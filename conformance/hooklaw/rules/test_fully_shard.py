@@ -364,7 +364,7 @@ def test_forward_method(backend: Backend, trace: Trace) -> None:
         docstring(f"{MODULE_METHODS}.reshard").sentence(1),
     ],
     needs=NEEDS,
-    mutants=["unshard-does-nothing", "reshard-does-nothing"],
+    mutants=["unshard-does-nothing", "reshard-does-nothing", "unshard-does-nothing-once-forward-ran"],
     processes=RANKS,
 )
 def test_unshard_reshard(backend: Backend, trace: Trace) -> None:
@@ -383,6 +383,11 @@ def test_unshard_reshard(backend: Backend, trace: Trace) -> None:
             trace.expect_value("sharded after reshard", [True, True], are_sharded)
             trace.expect_value("the rank's part of weight", own_part(backend, expected), part(backend, module.weight))
             expected = add_up_parts(backend, module, expected)
+
+            backend.call(module, rows(backend))
+            backend.reshard(module)
+            are_sharded = [backend.is_sharded(each) for each in (module.weight, module.scale)]
+            trace.expect_value("sharded after forward and reshard", [True, True], are_sharded)
 
 
 @rule(

@@ -1,5 +1,6 @@
 """Mutants of sharded modules: of when parameters are whole, and of how gradients are reduced."""
 
+import weakref
 from collections.abc import Callable
 from contextlib import contextmanager
 from functools import wraps
@@ -150,6 +151,18 @@ def forward_method_not_registered(self: Mutant, old: Hook, module: Any, name: st
 @overriding("unshard")
 def unshard_does_nothing(self: Mutant, old: Hook, module: Any) -> None:
     """unshard leaves the parameters parts."""
+
+
+class UnshardDoesNothingOnceForwardRan(Mutant):
+    """unshard leaves the parameters of a module parts after its first forward."""
+
+    def call(self, fn: Hook, *tensors: Any) -> Any:
+        self.kept.append(weakref.ref(fn))
+        return super().call(fn, *tensors)
+
+    def unshard(self, module: Any) -> None:
+        if not any(called() is module for called in self.kept):
+            super().unshard(module)
 
 
 @overriding("reshard")
