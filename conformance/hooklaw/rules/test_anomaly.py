@@ -155,24 +155,24 @@ def test_double_backward(backend: Backend, trace: Trace) -> None:
         return x * x
 
     function = backend.custom_function(double, lambda ctx, grad: fails_twice(grad * ctx.saved_tensors[0]))
-    x = leaf(backend)
     for differentiate in (
-        backend.backward,
-        lambda root: backend.grad(root, [x]),
-        lambda root: backend.grad(root, [x], create_graph=True),
+        lambda root, _: backend.backward(root),
+        lambda root, x: backend.grad(root, [x]),
+        lambda root, x: backend.grad(root, [x], create_graph=True),
     ):
+        x = leaf(backend)
         with backend.detect_anomaly():
             (first,) = backend.grad(backend.call(lambda x: backend.sum(function(x)), x), [x], create_graph=True)
             trace.expect_value("first derivative", [2.0, 4.0], first)
             with trace.raises(ErrorKind.NOT_A_NUMBER):
-                differentiate(backend.sum(first))
+                differentiate(backend.sum(first), x)
 
-        factor, infinite = backend.tensor([5.0, 0.0]), backend.tensor([1.0, float("inf")])
+        x, factor, infinite = leaf(backend), backend.tensor([5.0, 0.0]), backend.tensor([1.0, float("inf")])
         (first,) = backend.grad(
             backend.call(lambda x, factor=factor: backend.sum(x * x * factor), x), [x], create_graph=True
         )
         with backend.detect_anomaly(), trace.raises(ErrorKind.NOT_A_NUMBER):  # of zero times infinity
-            differentiate(backend.sum(first * infinite))
+            differentiate(backend.sum(first * infinite), x)
 
 
 @rule(
