@@ -263,6 +263,16 @@ def later_keyword_tensors_of_a_checkpoint_are_constants(self: Mutant, old: Hook,
 
 
 @overriding("checkpoint")
+def checkpoint_overlooks_tensors_in_lists_by_keyword(self: Mutant, old: Hook, *given: Any, **how: Any) -> Any:
+    """A checkpoint takes the tensors inside a list that it is given by keyword for constants."""
+
+    def constants(value: Any) -> Any:
+        return [self.detach(each) if self.is_tensor(each) else each for each in value]
+
+    return old(*given, **{name: constants(value) if type(value) is list else value for name, value in how.items()})
+
+
+@overriding("checkpoint")
 def keyword_tensors_alone_of_a_checkpoint_are_constants(self: Mutant, old: Hook, *given: Any, **how: Any) -> Any:
     """The keyword arguments of a checkpoint get no gradients if no positional argument requires grad."""
     if not any(self.is_tensor(value) and self.requires_grad(value) for value in given):

@@ -371,7 +371,11 @@ def test_reentrant_needs_an_input(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[CHECKPOINT.sentence(24)],
     needs=NEEDS,
-    mutants=["checkpoint-overlooks-tensors-in-lists", "checkpoint-is-reentrant"],
+    mutants=[
+        "checkpoint-overlooks-tensors-in-lists",
+        "checkpoint-overlooks-tensors-in-lists-by-keyword",
+        "checkpoint-is-reentrant",
+    ],
 )
 def test_nested_structures(backend: Backend, trace: Trace) -> None:
     """A non-reentrant checkpoint has gradients for tensors inside lists and dicts, both as inputs and as outputs."""
@@ -394,6 +398,10 @@ def test_nested_structures(backend: Backend, trace: Trace) -> None:
     as_given = ("others", trace.snapshot(others))
     trace.expect(as_given, ("output", repr(others)), as_given)
     trace.expect_value("gradients", [[5.0, 9.0], [1.0, 2.0]], [backend.grad_of(a), backend.grad_of(b)])
+
+    by_keyword = region(backend, lambda *, pair: pair[0] * pair[1], use_reentrant=False, pair=[a, b])
+    backend.backward(backend.call(by_keyword))
+    trace.expect_value("by keyword", [[8.0, 14.0], [2.0, 4.0]], [backend.grad_of(a), backend.grad_of(b)])
 
 
 @rule(
