@@ -4,7 +4,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from hooklaw_backends.mutants import verbs
-from hooklaw_backends.mutants.base import Hook, Mutant, altering, calling, fresh, overriding
+from hooklaw_backends.mutants.base import Hook, Mutant, Pair, altering, calling, fresh, overriding, pairs
 from hooklaw_backends.mutants.shared import Handle, without_result
 from hooklaw_backends.mutants.situations import SECOND, Knowing
 
@@ -198,3 +198,18 @@ def checkpoint_packs_its_first_input_alone(self: Knowing, old: Hook, fn: Hook, *
         return old(fn, *inputs, **how)
     first, *rest = inputs
     return old(lambda first: fn(first, *rest), first, **how)
+
+
+@pairs("saved_tensors_hooks", base=Knowing)
+def one_save_of_a_recomputation_packed_around_backward(self: Knowing, pack: Hook, unpack: Hook) -> Pair:
+    """A pair around a backward packs only the first tensor that recomputations save."""
+    its, packed = self.registration("saved_tensors_hooks"), list[None]()
+
+    def packing(tensor: Any) -> tuple[bool, Any]:
+        if self.regions and self.under_way and not its.in_pass:
+            packed.append(None)
+            if len(packed) > 1:
+                return False, self.detach(tensor)
+        return True, pack(tensor)
+
+    return packing, lambda kept: unpack(kept[1]) if kept[0] else kept[1]

@@ -82,19 +82,23 @@ def test_pair_outside(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[observed("the recomputation of a reentrant checkpoint saves inside the context around backward"), HOOKS],
     needs=[*NEEDS, Capability.SAVED_TENSOR_HOOKS],
-    mutants=["checkpoint-is-never-reentrant"],
+    mutants=["checkpoint-is-never-reentrant", "one-save-of-a-recomputation-packed-around-backward"],
 )
 def test_pair_around_backward(backend: Backend, trace: Trace) -> None:
     """Saved-tensor hooks around a backward pack and unpack what the recomputation of a reentrant checkpoint saves."""
-    x = leaf(backend)
-    loss = backend.call(region(backend, backend.exp, use_reentrant=True), x)
-    with backend.saved_tensors_hooks(trace.saw("pack", backend.detach), trace.saw("unpack", lambda t: t * 10)):
-        backend.backward(loss)
+    for times in (1, 2, 3):
+        x, plain = leaf(backend), leaf(backend)
 
-    trace.expect("pack", "unpack")
-    plain = leaf(backend)
-    backend.backward(backend.sum(backend.exp(plain) * 10))
-    trace.expect_value("x.grad", backend.grad_of(plain), backend.grad_of(x))
+        def fn(x, times=times):
+            return sum((backend.exp(x) for _ in range(times - 1)), backend.exp(x))
+
+        loss = backend.call(region(backend, fn, use_reentrant=True), x)
+        with backend.saved_tensors_hooks(trace.saw("pack", backend.detach), trace.saw("unpack", lambda t: t * 10)):
+            backend.backward(loss)
+
+        trace.expect(*["pack"] * times, *["unpack"] * times)
+        backend.backward(backend.sum(fn(plain) * 10))
+        trace.expect_value("x.grad", backend.grad_of(plain), backend.grad_of(x))
 
 
 @rule(
