@@ -283,3 +283,61 @@ def node_hooks_of_vjp_run_once(self: InTransform, _node: Any, hook: Hook) -> Hoo
     """A Node hook of a transformed function runs in the first call of what vjp returned only."""
     alike = once(hook) if self.depth else hook
     return lambda *given: alike(*given)  # noqa: PLW0108 - a function of its own, which takes the hook's marks
+
+
+@overriding("no_grad", base=InTransform)
+def no_grad_ignored_in_nested_transforms(self: InTransform, old: Hook) -> Any:
+    """no_grad has no effect in a function that is transformed inside another transform."""
+    return nullcontext() if self.depth > 1 else old()
+
+
+@overriding("func_grad")
+def transforms_heed_a_later_no_grad_around(self: Mutant, old: Hook, function: Hook) -> Any:
+    """func.grad takes its function for a constant from the second time on that it is under no_grad."""
+    if self.is_grad_enabled():
+        return old(function)
+    self.kept.append("under no_grad")
+    return old(function if len(self.kept) == 1 else lambda *given: function(*map(self.detach, given)))
+
+
+@overriding("func_grad")
+def gradient_functions_heed_the_no_grad_around_their_call(self: Mutant, old: Hook, function: Hook) -> Hook:
+    """A function that func.grad has made outside no_grad gives zeros under no_grad."""
+    records: list[bool] = []
+
+    def seen(*given: Any) -> Any:
+        return function(*(given if records[-1] else map(self.detach, given)))
+
+    def call(*given: Any) -> Any:
+        records.append(self.is_grad_enabled())
+        try:
+            return transformed(*given)
+        finally:
+            records.pop()
+
+    if not self.is_grad_enabled():
+        return old(function)
+    transformed = old(seen)
+    return call
+
+
+class NoGradIgnoredInLaterCallsOfAGradientFunction(InTransform):
+    """no_grad has no effect in a function that func.grad has transformed, from its second call on."""
+
+    is_later = False
+
+    def func_grad(self, function: Hook) -> Hook:
+        transformed, calls = super().func_grad(function), list[None]()
+
+        def call(*given: Any) -> Any:
+            calls.append(None)
+            before, self.is_later = self.is_later, len(calls) > 1
+            try:
+                return transformed(*given)
+            finally:
+                self.is_later = before
+
+        return call
+
+    def no_grad(self) -> Any:
+        return nullcontext() if self.depth and self.is_later else super().no_grad()

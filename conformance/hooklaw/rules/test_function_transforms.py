@@ -170,6 +170,10 @@ def test_structures(backend: Backend, trace: Trace) -> None:
         "no-grad-ignored-in-transforms",
         "transforms-heed-the-no-grad-around",
         "no-grad-inside-another-ignored-in-transforms",
+        "no-grad-ignored-in-nested-transforms",
+        "no-grad-ignored-in-later-calls-of-a-gradient-function",
+        "transforms-heed-a-later-no-grad-around",
+        "gradient-functions-heed-the-no-grad-around-their-call",
     ],
     except_under=NO_ROOT,
 )
@@ -182,10 +186,18 @@ def test_grad_under_no_grad(backend: Backend, trace: Trace) -> None:
         return backend.sum(x * 3 - constant)
 
     x = backend.tensor([1.0, 2.0])
-    trace.expect_value("gradient, no_grad inside", [3.0, 3.0], backend.func_grad(function)(x))
+    made = backend.func_grad(function)
+    for _ in range(3):
+        trace.expect_value("gradient, no_grad inside", [3.0, 3.0], made(x))
+        with backend.no_grad():
+            gradients = [made(x), backend.func_grad(function)(x)]
+        trace.expect_value("gradients, no_grad around too", [[3.0, 3.0]] * 2, gradients)
+
+    nested = backend.func_grad(lambda x: backend.sum(backend.func_grad(function)(x) * x))
+    trace.expect_value("gradient, no_grad inside two transforms", [3.0, 3.0], nested(x))
     with backend.no_grad():
-        gradient = backend.func_grad(function)(x)
-    trace.expect_value("gradient, no_grad around too", [3.0, 3.0], gradient)
+        gradient = nested(x)
+    trace.expect_value("gradient, no_grad around two transforms too", [3.0, 3.0], gradient)
 
 
 @rule(
