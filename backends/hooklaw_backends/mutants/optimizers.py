@@ -5,7 +5,7 @@ from types import MappingProxyType
 from typing import Any
 
 from hooklaw_backends.mutants import verbs
-from hooklaw_backends.mutants.base import Hook, Mutant, altering, calling, overriding
+from hooklaw_backends.mutants.base import Hook, Mutant, altering, calling, fresh, overriding
 from hooklaw_backends.mutants.shared import Handle, KeepsHandles, move_to_front, without_result
 
 
@@ -348,3 +348,69 @@ def step_post_hooks_get_the_arguments_of_the_caller(
 ) -> None:
     """A step post-hook gets the caller's arguments, whatever pre-hooks returned."""
     hook(optimizer, args[:1], dict(self.arguments))
+
+
+class _LateGlobalPreHooks(Mutant):
+    """A mutant some of whose global step pre-hooks run after those of the optimizer."""
+
+    steps = fresh(list[Any])
+    """The optimizer of each step."""
+
+    def is_late(self, optimizer: Any, hook: Hook) -> bool:
+        raise NotImplementedError
+
+    def register_optimizer_step_pre_hook(self, hook: Hook) -> Any:
+        def early(optimizer: Any, *given: Any) -> Any:
+            return None if self.is_late(optimizer, early) else hook(optimizer, *given)
+
+        def late(optimizer: Any, *given: Any) -> Any:
+            return hook(optimizer, *given) if self.is_late(optimizer, early) else None
+
+        handle, both = super().register_optimizer_step_pre_hook(early), (early, late)
+        self.kept.append(both)
+        return Handle(lambda: (handle.remove(), self.kept.remove(both)))
+
+    def step(self, optimizer: Any, **arguments: Any) -> None:
+        self.steps.append(optimizer)
+        register = super().register_step_pre_hook
+        handles = [register(optimizer, late) for _, late in self.kept]
+        try:
+            super().step(optimizer, **arguments)
+        finally:
+            for handle in handles:
+                handle.remove()
+
+
+class GlobalStepPreHooksAfterOthersInLaterSteps(_LateGlobalPreHooks):
+    """From the second step of an optimizer on, global step pre-hooks run after its own."""
+
+    def is_late(self, optimizer: Any, hook: Hook) -> bool:
+        return sum(each is optimizer for each in self.steps) > 1
+
+
+class LaterGlobalStepPreHooksAfterOthers(_LateGlobalPreHooks):
+    """Of several global step pre-hooks only the first runs before those of the optimizer."""
+
+    def is_late(self, optimizer: Any, hook: Hook) -> bool:
+        return hook is not self.kept[0][0]
+
+
+class OwnStepPostHooksLastInLaterSteps(Mutant):
+    """From the second step of an optimizer on, its step post-hooks run after global ones."""
+
+    def register_step_post_hook(self, optimizer: Any, hook: Hook) -> Any:
+        calls: list[None] = []
+
+        def run(*given: Any) -> None:
+            calls.append(None)
+            if len(calls) == 1:
+                hook(*given)
+            else:
+                self.kept.append(lambda: hook(*given))
+
+        return super().register_step_post_hook(optimizer, run)
+
+    def step(self, optimizer: Any, **arguments: Any) -> None:
+        super().step(optimizer, **arguments)
+        while self.kept:
+            self.kept.pop(0)()

@@ -520,6 +520,11 @@ def test_no_hooks(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[observed("global pre-hooks come first, global post-hooks last")],
     needs=NEEDS,
+    mutants=[
+        "global-step-pre-hooks-after-others-in-later-steps",
+        "later-global-step-pre-hooks-after-others",
+        "own-step-post-hooks-last-in-later-steps",
+    ],
 )
 def test_order_of_global_hooks(backend: Backend, trace: Trace) -> None:
     """A global step pre-hook runs before the pre-hooks of the optimizer, a global step post-hook after its own."""
@@ -528,16 +533,27 @@ def test_order_of_global_hooks(backend: Backend, trace: Trace) -> None:
         backend.register_step_pre_hook(optimizer, lambda *_: trace.log("own pre-hook"))
         backend.register_step_post_hook(optimizer, lambda *_: trace.log("own post-hook"))
 
+    def register_global():
+        return [
+            backend.register_optimizer_step_pre_hook(lambda *_: trace.log("global pre-hook")),
+            backend.register_optimizer_step_post_hook(lambda *_: trace.log("global post-hook")),
+        ]
+
+    hooks = ["global pre-hook", "own pre-hook", "own post-hook", "global post-hook"]
     (_, earlier), (_, later) = prepared(backend), prepared(backend)
     register_own(earlier)
-    handles = [
-        backend.register_optimizer_step_pre_hook(lambda *_: trace.log("global pre-hook")),
-        backend.register_optimizer_step_post_hook(lambda *_: trace.log("global post-hook")),
-    ]
+    handles = register_global()
     register_own(later)
+    for optimizer in (earlier, later) * 3:
+        backend.step(optimizer)
+    trace.expect(*hooks * 6)
+
+    for optimizer in (earlier, later):
+        register_own(optimizer)
+    handles += register_global()
     for optimizer in (earlier, later):
         backend.step(optimizer)
     for handle in handles:
         handle.remove()
 
-    trace.expect(*["global pre-hook", "own pre-hook", "own post-hook", "global post-hook"] * 2)
+    trace.expect(*[hook for hook in hooks for _ in range(2)] * 2)
