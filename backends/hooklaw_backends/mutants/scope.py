@@ -333,3 +333,77 @@ def _noting(failed: list[bool], hook: Hook, given: Any) -> Any:
     except Exception:
         failed.append(True)
         raise
+
+
+class BackwardItselfPacksAsForwardDid(Mutant):
+    """A backward with create_graph packs with the pair of the forward pass if no other is around it."""
+
+    open_pairs = 0
+
+    def reset(self) -> None:
+        super().reset()
+        self.open_pairs = 0
+
+    @contextmanager
+    def saved_tensors_hooks(self, pack: Hook, unpack: Hook) -> Generator[None]:
+        self.kept = [pack, unpack]
+        with super().saved_tensors_hooks(pack, unpack):
+            self.open_pairs += 1
+            try:
+                yield
+            finally:
+                self.open_pairs -= 1
+
+    def backward(self, root: Any, *given: Any, **how: Any) -> None:
+        inherits = self.kept and how.get("create_graph") and not self.open_pairs
+        with super().saved_tensors_hooks(*self.kept) if inherits else nullcontext():
+            super().backward(root, *given, **how)
+
+
+class OnlyTheFirstSaveOfBackwardItselfPacked(Mutant):
+    """Of what a backward with create_graph=True saves, only the first tensor is packed."""
+
+    saves: list[None] | None = None
+
+    def backward(self, root: Any, *given: Any, **how: Any) -> None:
+        self.saves = [] if how.get("create_graph") else None
+        try:
+            super().backward(root, *given, **how)
+        finally:
+            self.saves = None
+
+    def saved_tensors_hooks(self, pack: Hook, unpack: Hook) -> AbstractContextManager[Any]:
+        def keep(tensor: Any) -> Any:
+            if self.saves:
+                return None, self.detach(tensor)
+            if self.saves is not None:
+                self.saves.append(None)
+            return pack(tensor), None
+
+        return super().saved_tensors_hooks(keep, lambda both: unpack(both[0]) if both[1] is None else both[1])
+
+
+class PairsIgnoredInLaterPassesThatCreateAGraph(Mutant):
+    """From the second autograd.grad with create_graph under a pair on, the pair packs nothing that it saves."""
+
+    open_pairs = 0
+
+    def reset(self) -> None:
+        super().reset()
+        self.open_pairs = 0
+
+    @contextmanager
+    def saved_tensors_hooks(self, pack: Hook, unpack: Hook) -> Generator[None]:
+        with super().saved_tensors_hooks(pack, unpack):
+            self.open_pairs += 1
+            try:
+                yield
+            finally:
+                self.open_pairs -= 1
+
+    def grad(self, *given: Any, **how: Any) -> tuple[Any, ...]:
+        if how.get("create_graph") and self.open_pairs:
+            self.kept.append("a pass")
+        is_later = len(self.kept) > 1
+        with super().saved_tensors_hooks(lambda tensor: tensor, lambda kept: kept) if is_later else nullcontext():
+            return super().grad(*given, **how)

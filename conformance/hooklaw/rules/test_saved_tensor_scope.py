@@ -1,6 +1,6 @@
 """The scope of saved-tensor hooks: contexts, nesting and exceptions."""
 
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from warnings import catch_warnings
 
 from hooklaw import Backend, Capability, Level, Trace, docstring, notes, rule
@@ -180,6 +180,7 @@ def test_restored(backend: Backend, trace: Trace) -> None:
         "hooks-inherited-from-the-forward-pass",
         "hooks-ignored-during-backward",
         "only-the-first-save-of-autograd-grad-packed",
+        "pairs-ignored-in-later-passes-that-create-a-graph",
     ],
 )
 def test_saves_of_backward(backend: Backend, trace: Trace) -> None:
@@ -196,15 +197,18 @@ def test_saves_of_backward(backend: Backend, trace: Trace) -> None:
     backend.grad(loss, leaves, retain_graph=True, create_graph=True)
     trace.expect_value("packed by forward's pair", packed, trace.count("pack forward"))
 
-    with pair(backend, trace, "backward"):
-        firsts = backend.grad(loss, leaves, create_graph=True)
-    trace.expect_value("packed by forward's pair", packed, trace.count("pack forward"))
-    trace.expect_value("both packed by backward's pair", expected=True, observed=trace.count("pack backward") > 1)
-    trace.expect_value("first derivatives", [[12.0], [27.0]], firsts)
+    for each in ("first", "second", "third"):
+        name = f"{each} backward"
+        with pair(backend, trace, name):
+            firsts = backend.grad(loss, leaves, retain_graph=True, create_graph=True)
+        trace.expect_value("packed by forward's pair", packed, trace.count("pack forward"))
+        trace.expect_value(f"both packed by the {name}'s pair", expected=True, observed=trace.count(f"pack {name}") > 1)
+        trace.expect_value("first derivatives", [[12.0], [27.0]], firsts)
 
-    seconds = backend.grad(backend.sum(firsts[0] + firsts[1]), leaves)
-    trace.expect_value("both unpacked by backward's pair", expected=True, observed=trace.count("unpack backward") > 1)
-    trace.expect_value("second derivatives", [[12.0], [18.0]], seconds)
+        seconds = backend.grad(backend.sum(firsts[0] + firsts[1]), leaves, retain_graph=True)
+        unpacked = trace.count(f"unpack {name}")
+        trace.expect_value(f"both unpacked by the {name}'s pair", expected=True, observed=unpacked > 1)
+        trace.expect_value("second derivatives", [[12.0], [18.0]], seconds)
 
 
 @rule(
@@ -212,7 +216,11 @@ def test_saves_of_backward(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOKS.sentence(3)],
     needs=[Capability.SAVED_TENSOR_HOOKS, Capability.BACKWARD_CREATE_GRAPH],
-    mutants=["hooks-ignored-during-backward-itself"],
+    mutants=[
+        "hooks-ignored-during-backward-itself",
+        "backward-itself-packs-as-forward-did",
+        "only-the-first-save-of-backward-itself-packed",
+    ],
 )
 def test_saves_of_accumulating_backward(backend: Backend, trace: Trace) -> None:
     """What is saved by a backward with create_graph that accumulates into .grad is packed by the pair active around it.
@@ -220,22 +228,28 @@ def test_saves_of_accumulating_backward(backend: Backend, trace: Trace) -> None:
     A pair that was active in forward alone packs none of it.
     """
 
-    def forward(x):
+    def forward(x, y):
         with pair(backend, trace, "forward"):
-            return backend.sum(x * x * x)
+            return backend.sum(x * x * x + y * y * y)
 
-    x = backend.tensor([2.0], requires_grad=True)
-    loss = backend.call(forward, x)
-    packed = trace.count("pack forward")
+    def passed(around):
+        """Return what a backward in this context gives two leaves, and the leaves."""
+        leaves = [backend.tensor([number], requires_grad=True) for number in (2.0, 3.0)]
+        loss = backend.call(forward, *leaves)
+        packed = trace.count("pack forward")
+        with around, catch_warnings(action="ignore"):  # torch warns of the cycle of create_graph
+            backend.backward(loss, create_graph=True)
+        firsts = [backend.grad_of(leaf) for leaf in leaves]
+        for leaf in leaves:
+            backend.set_grad(leaf, None)
+        trace.expect_value("packed by forward's pair", packed, trace.count("pack forward"))
+        trace.expect_value("first derivatives", [[12.0], [27.0]], firsts)
+        return firsts, leaves
 
-    with pair(backend, trace, "backward"), catch_warnings(action="ignore"):  # torch warns of the cycle of create_graph
-        backend.backward(loss, create_graph=True)
-    first = backend.grad_of(x)
-    backend.set_grad(x, None)
-    trace.expect_value("packed by forward's pair", packed, trace.count("pack forward"))
-    trace.expect_value("packed by backward's pair", expected=True, observed=trace.count("pack backward") > 0)
-    trace.expect_value("first derivative", [12.0], first)
+    passed(nullcontext())
+    firsts, leaves = passed(pair(backend, trace, "backward"))
+    trace.expect_value("both packed by backward's pair", expected=True, observed=trace.count("pack backward") > 1)
 
-    backend.backward(backend.sum(first))
-    trace.expect_value("unpacked by backward's pair", expected=True, observed=trace.count("unpack backward") > 0)
-    trace.expect_value("second derivative", [12.0], backend.grad_of(x))
+    backend.backward(backend.sum(firsts[0] + firsts[1]))
+    trace.expect_value("both unpacked by backward's pair", expected=True, observed=trace.count("unpack backward") > 1)
+    trace.expect_value("second derivatives", [[12.0], [18.0]], [backend.grad_of(leaf) for leaf in leaves])
