@@ -370,3 +370,22 @@ def pack_runs_with_grad_in_a_pass(self: Knowing, pack: Hook, unpack: Hook) -> Pa
             return pack(tensor)
 
     return keep, unpack
+
+
+class PairEnteredInNoGradPacks(Mutant):
+    """A pair that is entered under no_grad packs the output of an operation that is not recorded."""
+
+    @contextmanager
+    def saved_tensors_hooks(self, pack: Hook, unpack: Hook) -> Generator[None]:
+        self.kept.append(None if self.is_grad_enabled() else pack)
+        try:
+            with super().saved_tensors_hooks(pack, unpack):
+                yield
+        finally:
+            self.kept.pop()
+
+    def exp(self, tensor: Any) -> Any:
+        output = super().exp(tensor)
+        if self.kept and self.kept[-1] and self.requires_grad(tensor) and not self.requires_grad(output):
+            self.kept[-1](output)
+        return output

@@ -151,18 +151,26 @@ def test_nothing_needed(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[notes("autograd", "no-grad-mode").sentence(2)],
     needs=[Capability.SAVED_TENSOR_HOOKS, Capability.GRAD_MODE],
-    mutants=["saved-without-grad"],
+    mutants=["saved-without-grad", "pair-entered-in-no-grad-packs"],
 )
 def test_nothing_saved_under_no_grad(backend: Backend, trace: Trace) -> None:
     """Under no_grad operations are not recorded, so they save nothing."""
 
-    def forward(x):
-        with backend.saved_tensors_hooks(trace.saw("pack", backend.detach), lambda packed: packed), backend.no_grad():
-            return backend.exp(x * x)
+    def pair():
+        return backend.saved_tensors_hooks(trace.saw("pack", backend.detach), lambda packed: packed)
 
-    backend.call(forward, backend.tensor([2.0], requires_grad=True))
+    def inside(x):
+        with pair(), backend.no_grad():
+            return backend.exp(x), backend.exp(x * x)
 
-    trace.expect()
+    def around(x):
+        with backend.no_grad(), pair():
+            return backend.exp(x), backend.exp(x * x)
+
+    for forward in (inside, around) * 2:
+        backend.call(forward, backend.tensor([2.0], requires_grad=True))
+
+        trace.expect()
 
 
 @rule(
