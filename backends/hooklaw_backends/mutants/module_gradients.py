@@ -1,10 +1,11 @@
 """Mutants of the gradients that the backward hooks of a module get and return, and of the handles of module hooks."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import wraps
 from typing import Any
 
 from hooklaw_backends.mutants import verbs
-from hooklaw_backends.mutants.base import Hook, Mutant, altering, calling, overriding
+from hooklaw_backends.mutants.base import Hook, Mutant, altering, calling, fresh, overriding
 from hooklaw_backends.mutants.shared import Handle, KnowsReplacements, Passes, inputs_to
 
 
@@ -373,3 +374,131 @@ def none_of_a_module_backward_hook_swaps_the_gradients(
     """If a backward hook of a module returns None, the gradients go to the inputs in reverse order."""
     result = hook(module, grads, *rest)
     return grads[::-1] if result is None else result
+
+
+class _KnowsCalls(Mutant):
+    """A mutant that knows what a module was given and has returned in its last call."""
+
+    calls = fresh(dict[Any, tuple[Any, Any, Any]])
+
+    def module(self, parameters: Mapping[str, Any], forward: Hook) -> Any:
+        def noted(module: Any, *args: Any, **kwargs: Any) -> Any:
+            output = forward(module, *args, **kwargs)
+            self.calls[module] = args, output if isinstance(output, tuple) else (output,), kwargs
+            return output
+
+        return super().module(parameters, noted)
+
+    def with_containers(self, grads: Any, values: Any) -> Any:
+        """Return gradients with a list of zeros in the place of each container of tensors."""
+        if len(grads) != len(values):
+            return grads
+        return tuple(self._zeros(grad, value) for grad, value in zip(grads, values, strict=True))
+
+    def _zeros(self, grad: Any, value: Any) -> Any:
+        parts = list(value.values()) if isinstance(value, dict) else value
+        if grad is not None or not isinstance(parts, list | tuple) or not any(map(self.is_tensor, parts)):
+            return grad
+        return [self.zeros_like(self.detach(part)) for part in parts]
+
+
+@calling(*verbs.FULL_BACKWARD[:1], base=_KnowsCalls)
+def containers_of_tensors_have_gradients(self: _KnowsCalls, hook: Hook, module: Any, grads: Any, outputs: Any) -> Any:
+    """The grad_input of a full backward hook has a list of gradients for an input that is a container of tensors."""
+    return hook(module, self.with_containers(grads, self.calls[module][0]), outputs)
+
+
+@calling(*verbs.FULL_BACKWARD[:1], base=_KnowsCalls)
+def returned_containers_of_tensors_have_gradients(
+    self: _KnowsCalls, hook: Hook, module: Any, grads: Any, outputs: Any
+) -> Any:
+    """The grad_output of a full backward hook has a list of gradients for an output that is a container of tensors."""
+    return hook(module, grads, self.with_containers(outputs, self.calls[module][1]))
+
+
+@calling(*verbs.FULL_BACKWARD[:1], base=_KnowsCalls)
+def replacement_beside_keyword_arguments_ignored(
+    self: _KnowsCalls, hook: Hook, module: Any, grads: Any, outputs: Any
+) -> Any:
+    """What a full backward hook returns is ignored if its module was called with keyword arguments, too."""
+    result = hook(module, grads, outputs)
+    is_right = isinstance(result, list | tuple) and len(result) == len(grads)
+    return None if is_right and self.calls[module][2] else result
+
+
+@altering(*verbs.FULL_BACKWARD[:1])
+def later_lists_of_a_full_backward_hook_ignored(self: Mutant, _module: Any, hook: Hook) -> Hook:
+    """From the second call of a full backward hook on, a list that it returns is ignored."""
+    calls: list[None] = []
+
+    def run(module: Any, grads: Any, outputs: Any) -> Any:
+        calls.append(None)
+        result = hook(module, grads, outputs)
+        return None if len(calls) > 1 and isinstance(result, list) and len(result) == len(grads) else result
+
+    return run
+
+
+def _with_more(hook: Hook, module: Any, grads: Any, more: Sequence[None], outputs: Any) -> Any:
+    """Return what a full backward hook returns that gets entries too many, without what it returns for these."""
+    result = hook(module, (*grads, *more), outputs)
+    is_longer = isinstance(result, list | tuple) and len(result) == len(grads) + len(more)
+    return result[: len(grads)] if is_longer else result
+
+
+@calling(*verbs.FULL_BACKWARD[:1], base=_KnowsCalls)
+def later_keyword_tensors_are_inputs(self: _KnowsCalls, hook: Hook, module: Any, grads: Any, outputs: Any) -> Any:
+    """The grad_input of a full backward hook has an entry for each tensor given by keyword but the first."""
+    tensors = [value for value in self.calls[module][2].values() if self.is_tensor(value)] if grads else []
+    return _with_more(hook, module, grads, [None for _ in tensors[1:]], outputs)
+
+
+@calling(*verbs.FULL_BACKWARD[:1], base=_KnowsCalls)
+def other_keyword_arguments_are_inputs(self: _KnowsCalls, hook: Hook, module: Any, grads: Any, outputs: Any) -> Any:
+    """The grad_input of a full backward hook has a None for each keyword argument that is no tensor."""
+    others = [value for value in self.calls[module][2].values() if not self.is_tensor(value)]
+    return _with_more(hook, module, grads, [None for _ in others], outputs)
+
+
+@calling(*verbs.FULL_BACKWARD[:1], base=_KnowsCalls)
+def one_gradient_beside_keyword_arguments(self: _KnowsCalls, hook: Hook, module: Any, grads: Any, outputs: Any) -> Any:
+    """The grad_input of a full backward hook has only the first gradient if there are keyword arguments, too."""
+    if not self.calls[module][2] or len(grads) == 1:
+        return hook(module, grads, outputs)
+    result = hook(module, grads[:1], outputs)
+    return (*result, *grads[1:]) if isinstance(result, list | tuple) and len(result) == 1 else result
+
+
+def _some_lists_ignored(step: Hook) -> type[Mutant]:
+    """Make a mutant that ignores a list for which ``(self, returned)`` is true, if it has the right length."""
+
+    def run(self: Mutant, hook: Hook, module: Any, grads: Any, outputs: Any) -> Any:
+        result = hook(module, grads, outputs)
+        return None if isinstance(result, list) and len(result) == len(grads) and step(self, result) else result
+
+    return calling(*verbs.FULL_BACKWARD[:1])(wraps(step)(run))
+
+
+@_some_lists_ignored
+def list_of_one_gradient_ignored(self: Mutant, returned: list[Any]) -> bool:
+    """A list that a full backward hook returns is ignored if it has one gradient."""
+    return len(returned) == 1
+
+
+@_some_lists_ignored
+def list_of_gradients_with_none_ignored(self: Mutant, returned: list[Any]) -> bool:
+    """A list that a full backward hook returns is ignored if there is a None in it."""
+    return None in [None if each is None else "a gradient" for each in returned]
+
+
+@altering(*verbs.FULL_BACKWARD[:1])
+def list_of_a_later_full_backward_hook_ignored(self: Mutant, module: Any, hook: Hook) -> Hook:
+    """A list that a full backward hook returns is ignored if the hook is not the first of its module."""
+    is_later = self.keeps(module)
+    self.kept.append(module)
+
+    def run(module: Any, grads: Any, outputs: Any) -> Any:
+        result = hook(module, grads, outputs)
+        return None if is_later and isinstance(result, list) and len(result) == len(grads) else result
+
+    return run

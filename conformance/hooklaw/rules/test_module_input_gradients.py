@@ -36,6 +36,9 @@ def leaf(backend: Backend) -> Any:
         "full-backward-hook-has-one-gradient-too-many",
         "full-backward-hook-gets-zeros",
         "backward-hooks-skipped-for-keyword-arguments",
+        "later-keyword-tensors-are-inputs",
+        "other-keyword-arguments-are-inputs",
+        "one-gradient-beside-keyword-arguments",
     ],
 )
 def test_keywords_ignored(backend: Backend, trace: Trace) -> None:
@@ -55,13 +58,31 @@ def test_keywords_ignored(backend: Backend, trace: Trace) -> None:
     trace.expect(("inputs", []))
     trace.expect_value("factor.grad", [2.0, 4.0], backend.grad_of(factor))
 
+    leaves = [backend.tensor([number, number], requires_grad=True) for number in (2.0, 3.0, 5.0, 7.0, 11.0)]
+    module = backend.module({}, lambda _module, x, _note, y, by, too, of, **_name: x * by + y * too + of)
+    backend.register_full_backward_hook(module, lambda _, grad_input, _output: trace.log("inputs", grad_input))
+    backend.backward(
+        backend.sum(
+            backend.call(lambda x, y, by, too, of: module(x, "note", y, name="text", by=by, too=too, of=of), *leaves)
+        )
+    )
+
+    trace.expect(("inputs", [[5.0, 5.0], None, [7.0, 7.0]]))
+    gradients = [[5.0] * 2, [7.0] * 2, [2.0] * 2, [3.0] * 2, [1.0] * 2]
+    trace.expect_value("gradients", gradients, [backend.grad_of(each) for each in leaves])
+
 
 @rule(
     "module.full-backward.none-for-non-tensor",
     level=Level.MUST,
     sources=[HOOK.sentence(10)],
     needs=NEEDS,
-    mutants=["module-hooks-get-gradients-of-tensors-alone", "full-backward-hook-gets-gradients-of-outputs-first"],
+    mutants=[
+        "module-hooks-get-gradients-of-tensors-alone",
+        "full-backward-hook-gets-gradients-of-outputs-first",
+        "containers-of-tensors-have-gradients",
+        "returned-containers-of-tensors-have-gradients",
+    ],
 )
 def test_none_for_others(backend: Backend, trace: Trace) -> None:
     """A full backward hook gets None, in its position, for an input or an output that is not a tensor."""
@@ -76,7 +97,8 @@ def test_none_for_others(backend: Backend, trace: Trace) -> None:
         trace.log("inputs", grad_input)
         trace.log("outputs", grad_output)
 
-    others = [None, {"a": "dict"}, [7], *OTHERS]
+    y = leaf(backend)
+    others = [None, {"a": "dict"}, [7], *OTHERS, [y], (y, y), {"a": y}]
     module = backend.module({}, lambda _module, x, *others: (x * 2, *others))
     backend.register_full_backward_hook(module, note)
     backend.backward(backend.call(lambda x: backend.sum(module(x, *others)[0]), leaf(backend)))
@@ -188,6 +210,11 @@ def test_replaces_several(backend: Backend, trace: Trace) -> None:
         "replacement-by-a-module-hook-ignored",
         "list-of-a-full-backward-hook-refused",
         "list-of-a-full-backward-hook-replaces-the-first-gradient",
+        "later-lists-of-a-full-backward-hook-ignored",
+        "list-of-one-gradient-ignored",
+        "list-of-gradients-with-none-ignored",
+        "list-of-a-later-full-backward-hook-ignored",
+        "replacement-beside-keyword-arguments-ignored",
     ],
 )
 def test_replaces_by_a_list(backend: Backend, trace: Trace) -> None:
@@ -195,14 +222,26 @@ def test_replaces_by_a_list(backend: Backend, trace: Trace) -> None:
 
     The signature in the docstring speaks of a tuple, but the notes' example returns a list, whose gradients it shows.
     """
-    x, y = leaf(backend), leaf(backend)
-    module = backend.module({}, lambda _module, x, y: x * 2 + y * 3)
-    backend.register_full_backward_hook(module, lambda _, grad_input, _output: [grad * 10 for grad in grad_input])
 
-    backend.backward(backend.sum(backend.call(module, x, y)))
+    def tenfold(_module, grad_input, _output):
+        return [None if grad is None else grad * 10 for grad in grad_input]
 
-    trace.expect_value("x.grad", [20.0, 20.0], backend.grad_of(x))
-    trace.expect_value("y.grad", [30.0, 30.0], backend.grad_of(y))
+    module = backend.module({}, lambda _module, x, y, times=1: x * (2 * times) + y * 3)
+    backend.register_full_backward_hook(module, tenfold)
+    for named in ({}, {}, {"times": 1}):
+        x, y = leaf(backend), leaf(backend)
+        backend.backward(backend.sum(backend.call(lambda x, y, named=named: module(x, y, **named), x, y)))
+
+        trace.expect_value("x.grad", [20.0, 20.0], backend.grad_of(x))
+        trace.expect_value("y.grad", [30.0, 30.0], backend.grad_of(y))
+
+    for others in ((), ("text",)):
+        x, module = leaf(backend), backend.module({}, lambda _module, x, *_others: x * 2)
+        for _ in range(2):
+            backend.register_full_backward_hook(module, tenfold)
+        backend.backward(backend.sum(backend.call(lambda x, module=module, others=others: module(x, *others), x)))
+
+        trace.expect_value("x.grad after two hooks", [200.0, 200.0], backend.grad_of(x))
 
 
 @rule(
