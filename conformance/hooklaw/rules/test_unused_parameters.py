@@ -82,20 +82,31 @@ def test_find_unused_parameters(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[DDP.sentence(74, 75), DESIGN.sentence(17)],
     needs=NEEDS,
-    mutants=["ddp-finds-no-unused-parameters", "ddp-finds-unused-parameters-once"],
+    mutants=[
+        "ddp-finds-no-unused-parameters",
+        "ddp-finds-unused-parameters-once",
+        "ddp-leaves-what-the-pass-before-used-too",
+    ],
     processes=RANKS,
 )
 def test_unused_parameters_change(backend: Backend, trace: Trace) -> None:
     """With find_unused_parameters=True each pass may leave another parameter out; the others are averaged."""
-    used: list[str] = []
-    for _ in range(2):
-        module = two_weights(backend, lambda module, x: x * getattr(module, used[-1]))
+    used: list[tuple[str, ...]] = []
+
+    def forward(module: Any, x: Any) -> Any:
+        first, *rest = (x * getattr(module, name) for name in used[-1])
+        return sum(rest, first)
+
+    for names in 2 * ((("weight",), ("other",), ("weight",)), (("weight", "second"), ("second", "other"), ("weight",))):
+        module = three_weights(backend, forward)
         parallel = backend.distributed_data_parallel(module, find_unused_parameters=True)
-        for name in ("weight", "other", "weight"):
-            used.append(name)
-            backend.set_grad(getattr(module, name), None)
+        for each in names:
+            used.append(each)
+            for name in each:
+                backend.set_grad(getattr(module, name), None)
             run(backend, parallel)
-            trace.expect_value(f"{name}.grad", mean(backend), backend.grad_of(getattr(module, name)))
+            for name in each:
+                trace.expect_value(f"{name}.grad", mean(backend), backend.grad_of(getattr(module, name)))
 
 
 @rule(

@@ -345,3 +345,28 @@ def fp16_compress_wrapper_forgets_its_hook(self: Mutant, old: Hook, wanted: str)
 def noop_hook_reduces(hook: Hook, state: Any, bucket: Any) -> Any:
     """noop_hook averages the gradients."""
     return all_reduce_future(bucket.buffer() / distributed.get_world_size())
+
+
+@overriding("distributed_data_parallel")
+def ddp_leaves_what_the_pass_before_used_too(self: Mutant, old: Hook, module: Any, **options: Any) -> Any:
+    """If a pass leaves out other parameters than the one before, those that both use keep the rank's own gradients."""
+    made, before = old(module, **options), list[set[int]]()
+
+    def hook(_: Any, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
+        own = bucket.buffer().clone()
+
+        def step(done: Any) -> torch.Tensor:
+            (summed,) = done.value()
+            used, mean = set(summed.nonzero()[:, 0].tolist()), summed / distributed.get_world_size()
+            if before and before[-1] != used:
+                left = [*used & before[-1]]
+                mean[left] = own[left]
+            before.append(used)
+            return mean
+
+        work: Any = distributed.all_reduce(bucket.buffer(), async_op=True)
+        return work.get_future().then(step)
+
+    if options.get("find_unused_parameters"):
+        made.register_comm_hook(None, hook)
+    return made
