@@ -94,7 +94,7 @@ def test_default(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[FULLY_SHARD.sentence(4, 39)],
     needs=[*NEEDS, Capability.GRAD_MODE, Capability.IN_PLACE],
-    mutants=["fully-shard-gathers-once"],
+    mutants=["fully-shard-gathers-once", "fully-shard-gathers-the-second-parameter-once"],
     processes=RANKS,
 )
 def test_changed_between(backend: Backend, trace: Trace) -> None:
@@ -103,20 +103,24 @@ def test_changed_between(backend: Backend, trace: Trace) -> None:
     With reshard_after_forward=False the parameters can be changed after a reshard, as the documentation says.
     """
     for reshard in (True, False):
-        module, expected = weighted(backend), VALUES
+        weights = {"weight": backend.tensor(VALUES), "other": backend.tensor([*reversed(VALUES)])}
+        module = backend.module(weights, lambda module, x, y: x * module.weight + y * module.other)
+        expected = VALUES
         backend.fully_shard(module, reshard_after_forward=reshard)
         for _ in range(3):
-            x = ones(backend)
-            loss = backend.sum(backend.call(module, x))
+            x, y = ones(backend), ones(backend)
+            loss = backend.sum(backend.call(module, x, y))
             if not reshard:
                 backend.reshard(module)
-            trace.expect_value("sharded before the change", True, backend.is_sharded(module.weight))  # noqa: FBT003
-            with backend.no_grad():
-                backend.mul_(backend.local_tensor(module.weight), 4.0)
+            for name in weights:
+                parameter = getattr(module, name)
+                trace.expect_value("sharded before the change", True, backend.is_sharded(parameter))  # noqa: FBT003
+                with backend.no_grad():
+                    backend.mul_(backend.local_tensor(parameter), 4.0)
             backend.backward(loss)
 
-            said, expected = f"x.grad with reshard_after_forward={reshard}", [4 * value for value in expected]
-            trace.expect_value(said, expected, backend.grad_of(x))
+            said, expected = f"gradients with reshard_after_forward={reshard}", [4 * value for value in expected]
+            trace.expect_value(said, [expected, expected[::-1]], [backend.grad_of(x), backend.grad_of(y)])
 
 
 @rule(

@@ -211,3 +211,22 @@ def fully_shard_leaves_deeper_submodules(self: Mutant, old: Hook, module: Any, *
     near = {each for every in (module, *module.children()) for each in every.parameters(recurse=False)}
     below = {each for each in module.parameters() if each not in near and not self.is_sharded(each)}
     return old(module, **{**options, "ignored_params": below | options.get("ignored_params", set())})
+
+
+@overriding("fully_shard")
+def fully_shard_gathers_the_second_parameter_once(self: Mutant, old: Hook, module: Any, **options: Any) -> Any:
+    """Backward through a sharded module computes with all parameters but the first as forward has gathered them."""
+    made = old(module, **options)
+    contexts: list[Any] = []
+
+    def pack(saved: torch.Tensor) -> torch.Tensor:
+        _, *others = made.parameters(recurse=False)
+        return saved.clone() if saved.data_ptr() in [each.data_ptr() for each in others] else saved
+
+    def enter(*_: Any) -> None:
+        contexts.append(torch.autograd.graph.saved_tensors_hooks(pack, lambda saved: saved))
+        contexts[-1].__enter__()
+
+    made.register_forward_pre_hook(enter)
+    made.register_forward_hook(lambda *_: contexts.pop().__exit__(None, None, None))
+    return made
