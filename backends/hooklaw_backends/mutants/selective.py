@@ -5,7 +5,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from hooklaw import ErrorKind
-from hooklaw_backends.mutants.base import Hook, Mutant, calling, overriding, with_options
+from hooklaw_backends.mutants.base import Hook, Mutant, calling, fresh, overriding, with_options
 
 SELECTIVE = "create_selective_checkpoint_contexts"
 
@@ -290,3 +290,25 @@ def sequential_unpacks_tuples(self: Mutant, old: Hook, functions: Any, *given: A
 def sequential_passes_the_first_of_a_tuple_on(self: Mutant, old: Hook, functions: Any, *given: Any, **how: Any) -> Any:
     """Of a tuple that a function of checkpoint_sequential returns the next gets the first element alone."""
     return old(_with_tuples(functions, lambda function, values: function(values[0])), *given, **how)
+
+
+class PolicyAskedInItsFirstForwardAlone(Mutant):
+    """In every forward but the first, what a policy function returned for each operation of the first is used."""
+
+    answers = fresh(dict[int, list[str]])
+
+    def reset(self) -> None:
+        super().reset()
+        self.answers = {}
+
+    def create_selective_checkpoint_contexts(self, policy: Any, **options: bool) -> Any:
+        known = iter(tuple(self.answers.setdefault(id(policy), [])))
+
+        def ask(ctx: Any, operation: str) -> str:
+            answer = next(known, None)
+            if answer is None:
+                answer = policy(ctx, operation)
+                self.answers[id(policy)].append(answer)
+            return answer
+
+        return super().create_selective_checkpoint_contexts(ask if callable(policy) else policy, **options)

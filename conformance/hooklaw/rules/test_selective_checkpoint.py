@@ -164,7 +164,7 @@ def test_gradients(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[CONTEXT.sentence(3)],
     needs=NEEDS,
-    mutants=["selective-checkpoint-asks-again"],
+    mutants=["selective-checkpoint-asks-again", "policy-asked-in-its-first-forward-alone"],
 )
 def test_policy_calls(backend: Backend, trace: Trace) -> None:
     """The policy function is called for each operation of forward, and not in the recomputation.
@@ -177,10 +177,11 @@ def test_policy_calls(backend: Backend, trace: Trace) -> None:
         return "PREFER_RECOMPUTE"
 
     forward = selective(backend, lambda x: backend.exp(x) * x * x, policy)
-    loss = backend.call(forward, leaf(backend))
-    trace.expect("exp", "mul", "mul")
-    backend.backward(loss)
-    trace.expect()
+    for _ in range(3):
+        loss = backend.call(forward, leaf(backend))
+        trace.expect("exp", "mul", "mul")
+        backend.backward(loss)
+        trace.expect()
 
 
 @rule(
