@@ -241,3 +241,26 @@ class LeafSharesTheGradientThatAResultRetains(Mutant):
         super().backward(root, *given, **how)
         alive = [tensor for reference in self.retaining if (tensor := reference()) is not None]
         _share(self, leaves, [self.grad_of(tensor) for tensor in alive if not self.is_leaf(tensor)])
+
+
+@overriding("grad")
+def autograd_grad_of_several_outputs_accumulates(
+    self: Mutant, old: Hook, outputs: Any, inputs: Any, *given: Any, **how: Any
+) -> Any:
+    """autograd.grad of more than one output also adds to the .grad of its inputs."""
+    grads = old(outputs, inputs, *given, **how)
+    if isinstance(outputs, list | tuple) and len(outputs) > 1 and not how.get("is_grads_batched"):
+        _accumulate(self, inputs, grads)
+    return grads
+
+
+@overriding("grad")
+def autograd_grad_with_allow_unused_accumulates(
+    self: Mutant, old: Hook, outputs: Any, inputs: Any, *given: Any, **how: Any
+) -> Any:
+    """autograd.grad with allow_unused=True also adds to the .grad of its inputs."""
+    grads = old(outputs, inputs, *given, **how)
+    if how.get("allow_unused"):
+        used = [(tensor, grad) for tensor, grad in zip(inputs, grads, strict=True) if grad is not None]
+        _accumulate(self, *map(list, zip(*used, strict=True)) if used else ([], []))
+    return grads

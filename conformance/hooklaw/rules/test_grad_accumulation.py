@@ -82,7 +82,12 @@ def test_reset(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[docstring("torch.autograd.grad").sentence(8)],
     needs=[Capability.AUTOGRAD_GRAD],
-    mutants=["autograd-grad-accumulates", "autograd-grad-of-several-inputs-accumulates"],
+    mutants=[
+        "autograd-grad-accumulates",
+        "autograd-grad-of-several-inputs-accumulates",
+        "autograd-grad-of-several-outputs-accumulates",
+        "autograd-grad-with-allow-unused-accumulates",
+    ],
 )
 def test_autograd_grad(backend: Backend, trace: Trace) -> None:
     """The gradients that autograd.grad returns are not accumulated into the .grad of any leaf."""
@@ -97,6 +102,13 @@ def test_autograd_grad(backend: Backend, trace: Trace) -> None:
             trace.expect_value("gradients", [[3.0, 4.0], [1.0, 2.0]][: len(inputs)], grads)
             trace.expect_value("x.grad", before, backend.grad_of(x))
             trace.expect_value("w.grad", before, backend.grad_of(w))
+
+            outputs = backend.call(lambda x, w: (backend.sum(x * w), backend.sum(x * 2 + w * 5)), x, w)
+            several = backend.grad(outputs, inputs)
+            trace.expect_value("gradients of two outputs", [[5.0, 6.0], [6.0, 7.0]][: len(inputs)], several)
+            used = backend.grad(backend.call(lambda x: backend.sum(x * 2), x), inputs, allow_unused=True)
+            trace.expect_value("gradients, allow_unused", [[2.0, 2.0], None][: len(inputs)], used)
+            trace.expect_value("gradients of the leaves", [before] * 2, [backend.grad_of(leaf) for leaf in (x, w)])
 
 
 @rule(
