@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from functools import partial
+from functools import partial, wraps
 from threading import current_thread, main_thread
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -290,3 +290,31 @@ def later_full_backward_hooks_may_return_gradients(self: Mutant, old: Hook, *giv
         return result if first or any(grad is not None for grad in grads) else None
 
     return old(*given[:-1], run, **how)
+
+
+def _tuples_of_global_pre_hooks(step: Hook) -> type[Mutant]:
+    """Make a mutant in which ``(self, returned, args)`` takes the place of a tuple that a global pre-hook returns."""
+
+    def run(self: Mutant, hook: Hook, module: Any, args: Any) -> Any:
+        result = hook(module, args)
+        return step(self, result, args) if isinstance(result, tuple) else result
+
+    return calling("register_module_forward_pre_hook")(wraps(step)(run))
+
+
+@_tuples_of_global_pre_hooks
+def short_tuple_of_a_global_pre_hook_is_filled_up(self: Mutant, returned: tuple[Any, ...], args: Any) -> Any:
+    """If a global forward pre-hook returns a tuple of fewer arguments, the others stay those of the caller."""
+    return (*returned, *args[len(returned) :])
+
+
+@_tuples_of_global_pre_hooks
+def long_tuple_of_a_global_pre_hook_is_cut(self: Mutant, returned: tuple[Any, ...], args: Any) -> Any:
+    """If a global forward pre-hook returns a tuple of more arguments, forward gets as many as the caller gave."""
+    return returned[: len(args)]
+
+
+@_tuples_of_global_pre_hooks
+def empty_tuple_of_a_global_pre_hook_ignored(self: Mutant, returned: tuple[Any, ...], args: Any) -> Any:
+    """If a global forward pre-hook returns an empty tuple, the arguments stay those of the caller."""
+    return returned or None

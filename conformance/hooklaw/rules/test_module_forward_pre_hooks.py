@@ -358,6 +358,9 @@ def test_global_first(backend: Backend, trace: Trace) -> None:
         "tuple-of-a-pre-hook-is-one-argument",
         "value-of-a-pre-hook-replaces-the-first-argument",
         "own-forward-hooks-beside-global-ones",
+        "short-tuple-of-a-global-pre-hook-is-filled-up",
+        "long-tuple-of-a-global-pre-hook-is-cut",
+        "empty-tuple-of-a-global-pre-hook-ignored",
     ],
 )
 def test_global_replaces(backend: Backend, trace: Trace) -> None:
@@ -386,6 +389,14 @@ def test_global_replaces(backend: Backend, trace: Trace) -> None:
         handle.remove()
 
         trace.expect(("forward", trace.snapshot([value])))
+
+    for values in ((), (output,), (output, "text", output)):
+        module = backend.module({}, lambda _module, *args: (trace.log("forward", args), output)[1])
+        handle = backend.register_module_forward_pre_hook(lambda *_, values=values: values)
+        backend.call(module, output, output)
+        handle.remove()
+
+        trace.expect(("forward", trace.snapshot([*values])))
 
 
 @rule(
