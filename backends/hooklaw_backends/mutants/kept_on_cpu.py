@@ -6,6 +6,7 @@ from functools import partial, wraps
 from typing import Any
 
 from hooklaw_backends.mutants.base import Hook, Mutant, overriding
+from hooklaw_backends.mutants.situations import Knowing
 
 HALVES = {"float16", "bfloat16"}
 
@@ -111,3 +112,20 @@ def save_on_cpu_keeps_one_tensor_for_each_address(
     return self.saved_tensors_hooks(
         lambda tensor: kept.setdefault(self.data_ptr(tensor), self.detach(tensor)), lambda first: first
     )
+
+
+@overriding("save_on_cpu", base=Knowing)
+def save_on_cpu_reads_the_first_in_inner_passes(
+    self: Knowing, _: Hook, **_options: bool
+) -> AbstractContextManager[Any]:
+    """A pass inside another one gets the first tensor that save_on_cpu kept for each that has its shape."""
+    first: list[Any] = []
+
+    def pack(tensor: Any) -> Any:
+        first.extend([] if first else [self.detach(tensor)])
+        return self.detach(tensor)
+
+    def unpack(kept: Any) -> Any:
+        return first[0] if len(self.under_way) > 1 and self.shape(first[0]) == self.shape(kept) else kept
+
+    return self.saved_tensors_hooks(pack, unpack)

@@ -29,15 +29,15 @@ SAVES = [Capability.SAVE_ON_CPU, Capability.MODULES, Capability.THREADS]
 def kept_in(backend: Backend, trace: Trace, runs: dict[str, Run], times: int = 1) -> None:
     """Expect each of these passes to use what save_on_cpu kept."""
     for label, run in runs.items():
-        x = zeros(backend)
+        x, factor = zeros(backend), backend.tensor([2.0, 3.0])
 
-        def forward(x: Any) -> Any:
+        def forward(x: Any, factor: Any) -> Any:
             with backend.save_on_cpu():
-                return backend.exp(x)
+                return backend.exp(x) + x * factor
 
-        root = backend.call(backend.sum, backend.call(forward, x))
+        root = backend.call(backend.sum, backend.call(forward, x, factor))
         for _ in range(times):
-            trace.expect_value(label, [1.0, 1.0], run(root, x))
+            trace.expect_value(label, [3.0, 4.0], run(root, x))
 
 
 class Around:
@@ -89,7 +89,7 @@ def test_every_pass(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[SAVE_ON_CPU],
     needs=[Capability.SAVE_ON_CPU, *INNER],
-    mutants=["save-on-cpu-given-another-inner-pass"],
+    mutants=["save-on-cpu-given-another-inner-pass", "save-on-cpu-reads-the-first-in-inner-passes"],
 )
 def test_inside_a_pass(backend: Backend, trace: Trace) -> None:
     """A backward inside another one uses the tensors that save_on_cpu kept."""
