@@ -73,7 +73,11 @@ def test_process_group(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[DESIGN.sentence(4), DDP.sentence(3)],
     needs=SUBGROUPS,
-    mutants=["ddp-ignores-its-process-group", "ddp-starts-from-each-rank"],
+    mutants=[
+        "ddp-ignores-its-process-group",
+        "ddp-starts-from-each-rank",
+        "ddp-over-scattered-ranks-starts-from-each-rank",
+    ],
     processes=FOUR_RANKS,
 )
 def test_process_group_parameters(backend: Backend, trace: Trace) -> None:
@@ -81,13 +85,15 @@ def test_process_group_parameters(backend: Backend, trace: Trace) -> None:
 
     The rank 0 of the design is that of the process group.
     """
-    for _ in range(2):
+    for pairs in 2 * (([0, 1], [2, 3]), ([0, 2], [1, 3])):
         weights = {name: own_input(backend) for name in ("weight", "other")}
         module = backend.module(weights, lambda module, x: x * module.weight * module.other)
-        in_pairs(backend, module)
+        own = [backend.get_rank() in ranks for ranks in pairs].index(True)
+        groups = [backend.new_group(ranks) for ranks in pairs]
+        backend.distributed_data_parallel(module, process_group=groups[own])
 
         for name in weights:
-            trace.expect_value(name, [pair(backend)[0] + 1.0], backend.detach(getattr(module, name)))
+            trace.expect_value(name, [pairs[own][0] + 1.0], backend.detach(getattr(module, name)))
 
 
 @rule(

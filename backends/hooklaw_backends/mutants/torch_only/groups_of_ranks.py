@@ -119,3 +119,11 @@ class AllReduceIsThatOfEveryModule(Mutant):
     def set_requires_all_reduce(self, module: Any, *, requires_all_reduce: bool) -> None:
         for each in self.kept:
             super().set_requires_all_reduce(each, requires_all_reduce=requires_all_reduce)
+
+
+@overriding("distributed_data_parallel")
+def ddp_over_scattered_ranks_starts_from_each_rank(self: Mutant, old: Hook, module: Any, **options: Any) -> Any:
+    """Each rank of a module that is distributed over ranks that are not adjacent keeps the parameters that it had."""
+    group = options.get("process_group")
+    ranks = distributed.get_process_group_ranks(group) if group is not None else [0]
+    return old(module, **({} if ranks[-1] - ranks[0] < len(ranks) else {"init_sync": False}), **options)
