@@ -502,3 +502,21 @@ def list_of_a_later_full_backward_hook_ignored(self: Mutant, module: Any, hook: 
         return None if is_later and isinstance(result, list) and len(result) == len(grads) else result
 
     return run
+
+
+@calling("register_module_full_backward_hook", base=_KnowsCalls)
+def keyword_tensors_are_inputs_of_global_hooks(
+    self: _KnowsCalls, hook: Hook, module: Any, grads: Any, outputs: Any
+) -> Any:
+    """The grad_input of a full backward hook on all modules has an entry for each tensor given by keyword."""
+    tensors = (
+        [value for value in self.calls[module][2].values() if self.is_tensor(value)] if module in self.calls else []
+    )
+    return _with_more(hook, module, grads, [None for _ in tensors], outputs)
+
+
+@calling("register_module_full_backward_hook")
+def list_of_a_global_backward_hook_ignored(self: Mutant, hook: Hook, module: Any, grads: Any, outputs: Any) -> Any:
+    """A list that a full backward hook on all modules returns is ignored."""
+    result = hook(module, grads, outputs)
+    return None if isinstance(result, list) and len(result) == len(grads) else result

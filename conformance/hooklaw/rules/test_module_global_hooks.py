@@ -179,7 +179,12 @@ def expect_same_as_own(
     level=Level.MUST,
     sources=[BACKWARD.sentence(3)],
     needs=[Capability.MODULES, Capability.GLOBAL_MODULE_HOOKS, Capability.MODULE_BACKWARD_HOOKS],
-    mutants=["global-backward-hooks-replace-nothing", "global-backward-hooks-get-gradients-of-tensors-alone"],
+    mutants=[
+        "global-backward-hooks-replace-nothing",
+        "global-backward-hooks-get-gradients-of-tensors-alone",
+        "keyword-tensors-are-inputs-of-global-hooks",
+        "list-of-a-global-backward-hook-ignored",
+    ],
 )
 def test_same_as_own(backend: Backend, trace: Trace) -> None:
     """A global full backward hook gets and replaces the gradients that the same hook of the module would."""
@@ -193,6 +198,22 @@ def test_same_as_own(backend: Backend, trace: Trace) -> None:
         lambda _, hook: backend.register_module_full_backward_hook(hook),
     ]
     expect_same_as_own(backend, trace, registrations, hook)
+
+    def returning_a_list(given, grad_input, _grad_output):
+        if given is not module:
+            return None
+        trace.log("hook", grad_input)
+        return [None if grad is None else grad * 10 for grad in grad_input]
+
+    module = backend.module({}, lambda _module, x, y, factor: x * factor + y * 3)
+    leaves = [leaf(backend) for _ in range(3)]
+    handle = backend.register_module_full_backward_hook(returning_a_list)
+    root = backend.call(lambda x, y, factor: backend.sum(module(x, y, factor=factor)), *leaves)
+    backend.backward(root)
+    handle.remove()
+
+    trace.expect(("hook", [[1.0, 2.0], [3.0, 3.0]]))
+    trace.expect_value("gradients", [[10.0, 20.0], [30.0, 30.0], [1.0, 2.0]], [*map(backend.grad_of, leaves)])
 
     gets_each_value(backend, trace, GLOBAL_BACKWARD)
     uses_each_value(backend, trace, GLOBAL_BACKWARD)
