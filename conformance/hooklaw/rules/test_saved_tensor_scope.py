@@ -198,16 +198,16 @@ def test_saves_of_backward(backend: Backend, trace: Trace) -> None:
     trace.expect_value("packed by forward's pair", packed, trace.count("pack forward"))
 
     for each in ("first", "second", "third"):
-        name = f"{each} backward"
-        with pair(backend, trace, name):
+        with pair(backend, trace, each):
             firsts = backend.grad(loss, leaves, retain_graph=True, create_graph=True)
         trace.expect_value("packed by forward's pair", packed, trace.count("pack forward"))
-        trace.expect_value(f"both packed by the {name}'s pair", expected=True, observed=trace.count(f"pack {name}") > 1)
+        said, found = f"{each}: both packed by backward's pair", trace.count(f"pack {each}")
+        trace.expect_value(said, expected=True, observed=found > 1)
         trace.expect_value("first derivatives", [[12.0], [27.0]], firsts)
 
         seconds = backend.grad(backend.sum(firsts[0] + firsts[1]), leaves, retain_graph=True)
-        unpacked = trace.count(f"unpack {name}")
-        trace.expect_value(f"both unpacked by the {name}'s pair", expected=True, observed=unpacked > 1)
+        said, found = f"{each}: both unpacked by backward's pair", trace.count(f"unpack {each}")
+        trace.expect_value(said, expected=True, observed=found > 1)
         trace.expect_value("second derivatives", [[12.0], [18.0]], seconds)
 
 
