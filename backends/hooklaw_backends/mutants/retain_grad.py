@@ -57,6 +57,22 @@ def retain_grad_overwrites_the_grad_of_a_leaf(self: Mutant, old: Hook, tensor: A
         old(tensor)
 
 
+@overriding("retain_grad")
+def retain_grad_on_a_leaf_resets_its_grad(self: Mutant, old: Hook, tensor: Any) -> None:
+    """retain_grad on a leaf sets its .grad to None."""
+    old(tensor)
+    if self.is_leaf(tensor):
+        self.set_grad(tensor, None)
+
+
+@overriding("retain_grad")
+def retain_grad_on_a_leaf_with_a_gradient_raises(self: Mutant, old: Hook, tensor: Any) -> None:
+    """retain_grad on a leaf that has a gradient is an error."""
+    if self.is_leaf(tensor) and self.grad_of(tensor) is not None:
+        raise RuntimeError("retain_grad was called on a leaf that has a gradient")
+    old(tensor)
+
+
 @overriding("retains_grad")
 def retains_grad_true_for_leaf(self: Mutant, old: Hook, tensor: Any) -> bool:
     """retains_grad of a leaf is True."""
