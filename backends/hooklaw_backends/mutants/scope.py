@@ -209,6 +209,61 @@ def save_on_cpu_not_disabled(self: Mutant, old: Hook, *, pin_memory: bool = Fals
         self.forbid_pairs(message)
 
 
+class SaveOnCpuStaysDisabled(Mutant):
+    """save_on_cpu stays disabled after a context that disables saved-tensor hooks was left."""
+
+    message = ""
+
+    @contextmanager
+    def disable_saved_tensors_hooks(self, message: str) -> Generator[None]:
+        with super().disable_saved_tensors_hooks(message):
+            yield
+        self.message = message
+
+    def save_on_cpu(self, *, pin_memory: bool = False) -> AbstractContextManager[Any]:
+        if self.message:
+            raise RuntimeError(self.message)
+        return super().save_on_cpu(pin_memory=pin_memory)
+
+
+class SaveOnCpuEnabledByItsError(Mutant):
+    """save_on_cpu is no error in the rest of a context that disables saved-tensor hooks once it was one."""
+
+    was_refused = False
+
+    @contextmanager
+    def disable_saved_tensors_hooks(self, message: str) -> Generator[None]:
+        self.was_refused = False
+        with super().disable_saved_tensors_hooks(message):
+            yield
+
+    def save_on_cpu(self, *, pin_memory: bool = False) -> AbstractContextManager[Any]:
+        if self.forbidden() and self.was_refused:
+            return nullcontext()
+        self.was_refused = True
+        return super().save_on_cpu(pin_memory=pin_memory)
+
+
+class SaveOnCpuEnabledByLeavingAnInnerContext(Mutant):
+    """save_on_cpu is no error after the inner of two contexts that disable saved-tensor hooks was left."""
+
+    depth = 0
+    has_left = False
+
+    @contextmanager
+    def disable_saved_tensors_hooks(self, message: str) -> Generator[None]:
+        self.depth += 1
+        try:
+            with super().disable_saved_tensors_hooks(message):
+                yield
+        finally:
+            self.depth -= 1
+            self.has_left = self.depth > 0
+
+    def save_on_cpu(self, *, pin_memory: bool = False) -> AbstractContextManager[Any]:
+        return nullcontext() if self.has_left else super().save_on_cpu(pin_memory=pin_memory)
+
+
 @overriding("disable_saved_tensors_hooks")
 @contextmanager
 def hooks_stay_disabled(self: Mutant, old: Hook, message: str) -> Generator[None]:

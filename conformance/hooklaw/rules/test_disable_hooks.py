@@ -45,7 +45,14 @@ def test_raises(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[DISABLE.sentence(3)],
     needs=[Capability.SAVE_ON_CPU, Capability.DISABLE_SAVED_TENSOR_HOOKS],
-    mutants=["disabled-hooks-ignored-silently", "disabling-message-replaced", "save-on-cpu-not-disabled"],
+    mutants=[
+        "disabled-hooks-ignored-silently",
+        "disabling-message-replaced",
+        "save-on-cpu-not-disabled",
+        "save-on-cpu-stays-disabled",
+        "save-on-cpu-enabled-by-its-error",
+        "save-on-cpu-enabled-by-leaving-an-inner-context",
+    ],
     except_under={"packed": "the rule forbids the hooks that the condition brings"},
 )
 def test_save_on_cpu_raises(backend: Backend, trace: Trace) -> None:
@@ -55,12 +62,19 @@ def test_save_on_cpu_raises(backend: Backend, trace: Trace) -> None:
         with backend.save_on_cpu(pin_memory=pin):
             return backend.exp(x)
 
+    def use(*, pin=False):
+        backend.call(lambda x: forward(x, pin=pin), backend.tensor([0.0], requires_grad=True))
+
     for pin in (False, True):
-        with (
-            backend.disable_saved_tensors_hooks("no hooks in here"),
-            trace.raises(ErrorKind.SAVED_HOOKS_DISABLED, "no hooks in here"),
-        ):
-            backend.call(lambda x, pin=pin: forward(x, pin=pin), backend.tensor([0.0], requires_grad=True))
+        with backend.disable_saved_tensors_hooks("no hooks in here"):
+            for _ in range(2):
+                with trace.raises(ErrorKind.SAVED_HOOKS_DISABLED, "no hooks in here"):
+                    use(pin=pin)
+            with backend.disable_saved_tensors_hooks("an inner reason"):
+                pass
+            with trace.raises(ErrorKind.SAVED_HOOKS_DISABLED, "no hooks in here"):
+                use(pin=pin)
+        use()
 
 
 @rule(
