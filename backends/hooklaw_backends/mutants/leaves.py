@@ -75,6 +75,16 @@ class FrozenForOnePass(Mutant):
             super().set_requires_grad(self.kept.pop(), requires_grad=True)
 
 
+class FrozenUntilAnotherIs(Mutant):
+    """Setting requires_grad of a leaf to False has an effect until that of another is."""
+
+    def set_requires_grad(self, tensor: Any, *, requires_grad: bool) -> None:
+        while self.kept and not requires_grad:
+            super().set_requires_grad(self.kept.pop(), requires_grad=True)
+        super().set_requires_grad(tensor, requires_grad=requires_grad)
+        self.kept += [] if requires_grad else [tensor]
+
+
 @overriding("module")
 def parameters_are_frozen(self: Mutant, old: Hook, parameters: Mapping[str, Any], forward: Hook) -> Any:
     """The parameters of a module do not require grad."""

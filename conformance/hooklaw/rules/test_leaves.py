@@ -101,21 +101,25 @@ def test_default(backend: Backend, trace: Trace) -> None:
         "freezing-has-no-effect",
         "used-leaves-are-never-frozen",
         "frozen-for-one-pass",
+        "frozen-until-another-is",
     ],
 )
 def test_frozen(backend: Backend, trace: Trace) -> None:
     """A leaf whose requires_grad is switched off gets no gradient from later computations; other leaves do."""
     for used_before in (False, True):
-        frozen, free = (backend.tensor(data, requires_grad=True) for data in ([1.0, 2.0], [3.0, 4.0]))
+        data = ([1.0, 2.0], [10.0, 20.0], [3.0, 4.0])
+        first, second, free = (backend.tensor(each, requires_grad=True) for each in data)
         if used_before:
-            backend.backward(backend.call(lambda x: backend.sum(x * 5), frozen))
-        backend.set_requires_grad(frozen, requires_grad=False)
+            backend.backward(backend.call(lambda x, y: backend.sum(x * 5 + y * 5), first, second))
+        for frozen in (first, second):
+            backend.set_requires_grad(frozen, requires_grad=False)
 
-        for of_free in ([1.0, 2.0], [2.0, 4.0]):
-            backend.backward(backend.call(lambda x, y: backend.sum(x * y), frozen, free))
+        for of_free in ([11.0, 22.0], [22.0, 44.0]):
+            backend.backward(backend.call(lambda x, y, z: backend.sum(x * z + y * z), first, second, free))
 
             of_before = [5.0, 5.0] if used_before else None
-            trace.expect_value("gradient of the frozen leaf", of_before, backend.grad_of(frozen))
+            for frozen in (first, second):
+                trace.expect_value("gradient of a frozen leaf", of_before, backend.grad_of(frozen))
             trace.expect_value("gradient of the other", of_free, backend.grad_of(free))
 
     for numbers in NUMBERS:
