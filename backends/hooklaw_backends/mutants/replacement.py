@@ -293,6 +293,51 @@ def kept_gradients_of_non_leaves_become_grad(self: Mutant, tensor: Any, hook: Ho
     return noting
 
 
+class _GradsFromLeaves(Mutant):
+    """A mutant that puts the .grad of leaves into the gradients that it keeps of a backward, and makes these .grad."""
+
+    def backward(self, root: Any, gradient: Any = None, **how: Any) -> None:
+        had = [leaf for leaf in self.leaves_of(root) if self.grad_of(leaf) is not None]
+        super().backward(root, gradient, **how)
+        for leaf, grad in () if how.get("create_graph") else self.kept:
+            is_later = any(leaf is each for each in had)
+            if self.shape(leaf) == self.shape(grad) and self.takes(grad, is_later=is_later):
+                self.overwrite_unseen(grad, self.detach(self.grad_of(leaf)))
+                self.set_grad(leaf, grad)
+        self.kept.clear()
+
+    def takes(self, grad: Any, *, is_later: bool) -> bool:
+        """Whether a gradient becomes .grad; it is a later one if the leaf had another."""
+        raise NotImplementedError
+
+    def register_hook(self, tensor: Any, hook: Hook) -> Any:
+        if not self.is_leaf(tensor):
+            return super().register_hook(tensor, hook)
+        leaf = ref(tensor)  # a hook must not keep its tensor alive
+
+        @wraps(hook)
+        def noting(grad: Any) -> Any:
+            result = hook(grad)
+            self.kept += [(leaf(), grad)] if result is None else []
+            return result
+
+        return super().register_hook(tensor, noting)
+
+
+class GradientsKeptInALaterPassBecomeGrad(_GradsFromLeaves):
+    """If a leaf has a .grad, it is added in place to the gradient that its hook gets, which becomes .grad."""
+
+    def takes(self, grad: Any, *, is_later: bool) -> bool:
+        return is_later
+
+
+class KeptGradientsWithoutDimensionsBecomeGrad(_GradsFromLeaves):
+    """A gradient without dimensions that the hook of a leaf without .grad gets becomes .grad uncopied."""
+
+    def takes(self, grad: Any, *, is_later: bool) -> bool:
+        return not is_later and self.shape(grad) == ()
+
+
 @altering("register_hook")
 def later_hooks_get_constants(self: Mutant, tensor: Any, hook: Hook) -> Hook:
     """The gradient that the hooks of a tensor after its first get has no history."""

@@ -476,7 +476,12 @@ def test_callable_object(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[observed("a gradient that something else refers to is copied into .grad")],
     needs=[Capability.TENSOR_HOOKS],
-    mutants=["kept-gradients-become-grad", "kept-gradients-of-non-leaves-become-grad"],
+    mutants=[
+        "kept-gradients-become-grad",
+        "kept-gradients-of-non-leaves-become-grad",
+        "gradients-kept-in-a-later-pass-become-grad",
+        "kept-gradients-without-dimensions-become-grad",
+    ],
 )
 def test_kept_gradient(backend: Backend, trace: Trace) -> None:
     """A gradient that a tensor's hook kept does not change when a later backward adds to a leaf's .grad."""
@@ -487,11 +492,14 @@ def test_kept_gradient(backend: Backend, trace: Trace) -> None:
         backend.register_hook(y, kept.append)
         return backend.sum(y * 2)
 
-    x = backend.tensor([1.0, 2.0], requires_grad=True)
-    handle = backend.register_hook(x, kept.append)
-    backend.backward(backend.call(forward, x))
-    handle.remove()
-    backend.backward(backend.call(lambda x: backend.sum(x * 3), x))
+    for numbers, twos, sevens in (([1.0, 2.0], [2.0, 2.0], [7.0, 7.0]), (3.0, 2.0, 7.0)):
+        kept.clear()
+        x = backend.tensor(numbers, requires_grad=True)
+        handle = backend.register_hook(x, kept.append)
+        for _ in range(2):
+            backend.backward(backend.call(forward, x))
+        handle.remove()
+        backend.backward(backend.call(lambda x: backend.sum(x * 3), x))
 
-    trace.expect_value("kept", [[2.0, 2.0], [2.0, 2.0]], kept)
-    trace.expect_value("x.grad", [5.0, 5.0], backend.grad_of(x))
+        trace.expect_value("kept", [twos] * 4, kept)
+        trace.expect_value("x.grad", sevens, backend.grad_of(x))
