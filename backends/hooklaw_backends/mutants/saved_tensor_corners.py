@@ -230,6 +230,18 @@ def falsy_packed_objects_are_not_unpacked(self: Mutant, pack: Hook, unpack: Hook
 
 
 @unpacking("saved_tensors_hooks")
+def packed_functions_are_called(self: Mutant, unpack: Hook, packed: Any) -> Any:
+    """If pack returned a function, unpack gets what it returns."""
+    return unpack(packed() if callable(packed) else packed)
+
+
+@unpacking("saved_tensors_hooks")
+def packed_sets_and_bytes_become_lists(self: Mutant, unpack: Hook, packed: Any) -> Any:
+    """If pack returned a set or bytes, unpack gets a list."""
+    return unpack([*packed] if isinstance(packed, set | bytes) else packed)
+
+
+@unpacking("saved_tensors_hooks")
 def packed_tensors_aliased(self: Mutant, unpack: Hook, packed: Any) -> Any:
     """If pack returned a tensor, unpack gets another tensor on its data."""
     return unpack(self.detach(packed) if self.is_tensor(packed) else packed)

@@ -101,7 +101,13 @@ def test_per_save(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[SECTION.sentence(2), HOOKS.sentence(8), TUTORIAL.sentence(30, 35)],
     needs=[Capability.SAVED_TENSOR_HOOKS],
-    mutants=["pack-must-return-a-tensor", "packed-containers-flattened", "falsy-packed-objects-are-not-unpacked"],
+    mutants=[
+        "pack-must-return-a-tensor",
+        "packed-containers-flattened",
+        "falsy-packed-objects-are-not-unpacked",
+        "packed-functions-are-called",
+        "packed-sets-and-bytes-become-lists",
+    ],
 )
 def test_any_object(backend: Backend, trace: Trace) -> None:
     """A pack hook may return any Python object, also None."""
@@ -124,8 +130,9 @@ def test_any_object(backend: Backend, trace: Trace) -> None:
 
     objects = ["name", "", 7, 0, None, True, False, 1.5, ("name", 7), (), backend.tensor([5.0]), object()]
     objects += [0.0, [], {}, ["in", "a list"], {"in": {"a": "dict"}}, *map(backend.tensor, NUMBERS)]
+    objects += [lambda: "called", {"in", "a set"}, b"bytes"]
     trace.expect_value("gradients", [[1.0]] * len(objects), [gradient_with(packed) for packed in objects])
-    for some in (slice(0, 12), slice(12, None)):
+    for some in (slice(0, 12), slice(12, 22), slice(22, None)):
         trace.expect_value("unpacked", trace.snapshot(objects[some]), trace.values("unpack")[some])
 
 
