@@ -244,6 +244,29 @@ def integers_not_packed(self: Mutant, tensor: Any) -> bool:
     return self.is_floating(tensor) or "complex" in self.dtype(tensor)
 
 
+def has_integers(mutant: Mutant, tensor: Any) -> bool:
+    """Whether a tensor has integers or bools."""
+    return not mutant.is_floating(tensor) and "complex" not in mutant.dtype(tensor)
+
+
+@packing_only
+def integers_without_dimensions_not_packed(self: Mutant, tensor: Any) -> bool:
+    """Saved integer tensors without dimensions are not packed."""
+    return not has_integers(self, tensor) or len(self.shape(tensor)) > 0
+
+
+@packing_only
+def integers_without_elements_not_packed(self: Mutant, tensor: Any) -> bool:
+    """Saved integer tensors without elements are not packed."""
+    return not has_integers(self, tensor) or prod(self.shape(tensor)) > 0
+
+
+@packing_only
+def matrices_of_integers_not_packed(self: Mutant, tensor: Any) -> bool:
+    """Saved integer tensors of more than one dimension are not packed."""
+    return not has_integers(self, tensor) or len(self.shape(tensor)) <= 1
+
+
 @packing_only
 def empty_tensors_not_packed(self: Mutant, tensor: Any) -> bool:
     """Saved tensors without elements are not packed."""

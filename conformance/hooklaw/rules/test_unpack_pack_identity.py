@@ -141,7 +141,14 @@ def test_complex(backend: Backend, trace: Trace, pair: str, dtype: str) -> None:
     level=Level.MUST,
     sources=[HOOKS.sentence(3, 11), TUTORIAL.sentence(29)],
     needs=[*NEEDS, Capability.INTEGER],
-    mutants=["integers-not-packed", CAST, "sign-of-saved-integers-lost"],
+    mutants=[
+        "integers-not-packed",
+        "integers-without-dimensions-not-packed",
+        "integers-without-elements-not-packed",
+        "matrices-of-integers-not-packed",
+        CAST,
+        "sign-of-saved-integers-lost",
+    ],
 )
 @given(pair=pairs, dtype=st.sampled_from(INTEGERS))
 def test_integer(backend: Backend, trace: Trace, pair: str, dtype: str) -> None:
@@ -149,11 +156,10 @@ def test_integer(backend: Backend, trace: Trace, pair: str, dtype: str) -> None:
     trial = Trial(backend, trace, pair)
     pack, unpack = pair_of(backend, pair)
 
-    trial.is_kept(
-        backend.tensor(extremes(dtype), dtype=dtype), backend.saved_tensors_hooks(trace.saw("pack", pack), unpack)
-    )
+    for data in (extremes(dtype), [extremes(dtype)], 1, []):
+        trial.is_kept(backend.tensor(data, dtype=dtype), backend.saved_tensors_hooks(trace.saw("pack", pack), unpack))
 
-    trace.expect("pack")
+        trace.expect("pack")
 
 
 @rule(
