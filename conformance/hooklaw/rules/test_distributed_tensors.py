@@ -209,18 +209,19 @@ def test_from_local_partial(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[FROM_LOCAL.sentence(20), TO_LOCAL.sentence(10)],
     needs=NEEDS,
-    mutants=["from-local-detaches", "local-tensor-detaches"],
+    mutants=["from-local-detaches", "from-local-detaches-non-leaves", "local-tensor-detaches"],
     processes=RANKS,
 )
 def test_requires_grad(backend: Backend, trace: Trace) -> None:
     """What from_local makes of a tensor requires grad if the tensor does, and so does the local tensor of that."""
     for placement in (*PLACEMENTS, "partial"):
         for requires_grad in (True, False):
-            x = backend.tensor([1.0, 2.0], requires_grad=requires_grad)
-            made = backend.from_local(x, placement)
-            trace.expect_value(f"{placement}: made by from_local", requires_grad, backend.requires_grad(made))
-            local = backend.local_tensor(made)
-            trace.expect_value(f"{placement}: its local tensor", requires_grad, backend.requires_grad(local))
+            leaf = backend.tensor([1.0, 2.0], requires_grad=requires_grad)
+            for x in (leaf, leaf * 2):
+                made = backend.from_local(x, placement)
+                trace.expect_value(f"{placement}: made by from_local", requires_grad, backend.requires_grad(made))
+                local = backend.local_tensor(made)
+                trace.expect_value(f"{placement}: its local tensor", requires_grad, backend.requires_grad(local))
 
 
 @rule(

@@ -154,6 +154,12 @@ def from_local_detaches(self: Mutant, old: Hook, tensor: Any, placement: str) ->
 
 
 @overriding("from_local")
+def from_local_detaches_non_leaves(self: Mutant, old: Hook, tensor: Any, placement: str) -> Any:
+    """What from_local makes of a non-leaf does not require grad on its account."""
+    return old(tensor if tensor.is_leaf else tensor.detach(), placement)
+
+
+@overriding("from_local")
 def from_local_gives_all_the_gradient_of_the_first(self: Mutant, old: Hook, tensor: Any, placement: str) -> Any:
     """The gradient of each rank's part is that of the first rank's part."""
 
