@@ -59,6 +59,7 @@ def three_weights(
         "ddp-reduces-nothing",
         "ddp-finds-nothing-in-a-dict",
         "ddp-averages-one-gradient-beside-an-unused-one",
+        "ddp-finds-one-unused-parameter",
     ],
     processes=RANKS,
 )
@@ -71,10 +72,14 @@ def test_find_unused_parameters(backend: Backend, trace: Trace) -> None:
     def loss(found):
         return found["outputs"][0]
 
+    def only_the_first():
+        return three_weights(backend, lambda module, x: x * module.weight)
+
     expect_mean_in_each_pass(
         backend, trace, lambda: three_weights(backend), TEN_FOR_SECOND, find_unused_parameters=True
     )
     expect_mean_in_each_pass(backend, trace, nested, {"weight": 1.0}, loss=loss, find_unused_parameters=True)
+    expect_mean_in_each_pass(backend, trace, only_the_first, {"weight": 1.0}, find_unused_parameters=True)
 
 
 @rule(

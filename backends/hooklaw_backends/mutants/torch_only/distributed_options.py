@@ -181,6 +181,28 @@ def ddp_finds_nothing_in_a_dict(parallel: Any, old: Hook, *inputs: Any) -> Any:
         return old(*inputs)
 
 
+@parallel_by("forward")
+def ddp_finds_one_unused_parameter(parallel: Any, old: Hook, *inputs: Any) -> Any:
+    """Of several parameters that a pass leaves out, only the first is found."""
+    wrapper = import_module("torch.nn.parallel.distributed")
+    find = vars(wrapper)["_find_tensors"]
+
+    def found(outputs: Any) -> list[torch.Tensor]:
+        tensors = [*find(outputs)]
+        ahead, seen = [tensor.grad_fn for tensor in tensors], {None}
+        while ahead:
+            node = ahead.pop()
+            if node not in seen:
+                seen.add(node)
+                ahead += [following for following, _ in node.next_functions]
+        used = {id(getattr(node, "variable", None)) for node in seen}
+        unused = [parameter for parameter in parallel.module.parameters() if id(parameter) not in used]
+        return tensors + [parameter * 1 for parameter in unused[1:]]
+
+    with patch.object(wrapper, "_find_tensors", found):
+        return old(*inputs)
+
+
 @overriding("distributed_data_parallel")
 def ddp_keeps_the_last_gradient_of_an_unused_parameter(self: Mutant, old: Hook, module: Any, **options: Any) -> Any:
     """In a pass that leaves a parameter out, the mean has the rank's gradient of the pass before."""
