@@ -405,7 +405,14 @@ def test_per_sample(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[VMAP.sentence(35), HOOK.sentence(2, 4)],
     needs=[Capability.VMAP, Capability.AUTOGRAD_GRAD, Capability.SEED_GRADIENT, Capability.TENSOR_HOOKS],
-    mutants=["vmap-calls-once-per-sample", "vmap-transposes", "hooks-return-nothing-in-batches"],
+    mutants=[
+        "vmap-calls-once-per-sample",
+        "vmap-transposes",
+        "hooks-return-nothing-in-batches",
+        "hooks-of-leaves-return-nothing-in-vmap",
+        "later-hooks-return-nothing-in-vmap",
+        "vmap-repeats-the-gradient-of-the-first-input",
+    ],
 )
 def test_jacobian(backend: Backend, trace: Trace) -> None:
     """autograd.grad under vmap gives a Jacobian in one call, with what a hook returns in each row.
@@ -417,19 +424,23 @@ def test_jacobian(backend: Backend, trace: Trace) -> None:
         trace.log("hook")
         return grad * 10
 
-    def function(x):
+    def function(x, w):
         y = x * 2
         backend.register_hook(y, hook)
-        return y * backend.sum(x)
+        backend.register_hook(y, lambda grad: grad * 3)
+        z = y * backend.sum(x) + w * w
+        backend.register_hook(w, lambda grad: grad * 7)
+        return z
 
-    x = backend.tensor([1.0, 2.0], requires_grad=True)
-    z = backend.call(function, x)
+    x, w = backend.tensor([1.0, 2.0], requires_grad=True), backend.tensor([3.0, 5.0], requires_grad=True)
+    z = backend.call(function, x, w)
 
     def row(unit):
         trace.log("call")
-        return backend.grad(z, [x], unit)[0]
+        of_x, of_w = backend.grad(z, [x, w], unit)
+        return of_x + of_w
 
     jacobian = backend.vmap(row)(backend.tensor([[1.0, 0.0], [0.0, 1.0]]))
 
     trace.expect("call", "hook")
-    trace.expect_value("Jacobian", [[62.0, 2.0], [4.0, 64.0]], jacobian)
+    trace.expect_value("sum of the Jacobians", [[224.0, 2.0], [4.0, 254.0]], jacobian)
