@@ -156,6 +156,16 @@ def retain_grad_inside_unpack_ignored(self: _KnowsItsUnpacking, old: Hook, tenso
 
 
 @overriding("retain_grad", base=_KnowsItsUnpacking)
+def only_the_first_retain_grad_inside_unpack_counts(self: _KnowsItsUnpacking, old: Hook, tensor: Any) -> None:
+    """Of several gradients that unpack hooks retain, only the first is retained."""
+    if self.unpacking:
+        self.kept.append(tensor)
+    if self.unpacking and len(self.kept) > 1:
+        return
+    old(tensor)
+
+
+@overriding("retain_grad", base=_KnowsItsUnpacking)
 def retain_grad_inside_unpack_keeps_that_of_the_result(self: _KnowsItsUnpacking, old: Hook, tensor: Any) -> None:
     """A gradient that is retained inside an unpack hook is that of the result, ones."""
     if not self.unpacking:

@@ -166,7 +166,11 @@ def test_register(backend: Backend, trace: Trace) -> None:
         notes("autograd", "the-order-in-which-the-different-hooks-are-fired").sentence(4),
     ],
     needs=[*NEEDS, Capability.RETAIN_GRAD],
-    mutants=["retain-grad-inside-unpack-ignored", "retain-grad-inside-unpack-keeps-that-of-the-result"],
+    mutants=[
+        "retain-grad-inside-unpack-ignored",
+        "only-the-first-retain-grad-inside-unpack-counts",
+        "retain-grad-inside-unpack-keeps-that-of-the-result",
+    ],
 )
 def test_retain_grad(backend: Backend, trace: Trace) -> None:
     """An unpack hook can retain a gradient that is not yet computed: after that backward it is in .grad.
@@ -175,14 +179,14 @@ def test_retain_grad(backend: Backend, trace: Trace) -> None:
     """
 
     def forward(x):
-        y = x * 2
-        with backend.saved_tensors_hooks(backend.detach, first_time(lambda: backend.retain_grad(y))):
-            return backend.sum(y * y), y
+        y, z = x * 2, x * 3
+        with backend.saved_tensors_hooks(backend.detach, first_time(lambda: [*map(backend.retain_grad, (y, z))])):
+            return backend.sum(y * z), y, z
 
-    loss, y = backend.call(forward, backend.tensor([3.0], requires_grad=True))
+    loss, y, z = backend.call(forward, backend.tensor([3.0], requires_grad=True))
     backend.backward(loss)
 
-    trace.expect_value("y.grad", [12.0], backend.grad_of(y))
+    trace.expect_value("y.grad and z.grad", [[9.0], [6.0]], [backend.grad_of(y), backend.grad_of(z)])
 
 
 @rule(
