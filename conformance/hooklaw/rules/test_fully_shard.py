@@ -7,7 +7,6 @@ from hooklaw.rules.ranks import RANKS, ROWS, number, own_part, part, rows, whole
 
 FULLY_SHARD = docstring("torch.distributed.fsdp.fully_shard")
 MODULE_METHODS = "torch.distributed.fsdp.FSDPModule"
-FORWARD_METHOD = docstring("torch.distributed.fsdp.register_fsdp_forward_method")
 MODULE = "torch.nn.Module"
 NEEDS = [Capability.FULLY_SHARD, Capability.MODULES]
 VALUES = [2.0, 3.0, 4.0, 5.0]
@@ -313,7 +312,7 @@ def test_ignored_params(backend: Backend, trace: Trace) -> None:
 @rule(
     "fsdp.forward-method",
     level=Level.MUST,
-    sources=[FORWARD_METHOD.sentence(1, 4)],
+    sources=[docstring("torch.distributed.fsdp.register_fsdp_forward_method").sentence(1, 4)],
     needs=[*NEEDS],
     mutants=[
         "forward-method-not-registered",
