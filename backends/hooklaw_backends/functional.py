@@ -70,7 +70,7 @@ class Functional(TorchLike):
 
     def grad(self, outputs: Any, inputs: Sequence[Any], grad_outputs: Any = None, **_: Any) -> tuple[Any, ...]:
         roots = outputs if isinstance(outputs, (list, tuple)) else [outputs]
-        seeds = grad_outputs or [None] * len(roots)
+        seeds = [None] * len(roots) if grad_outputs is None else grad_outputs
         keys = [self.key(tensor) for tensor in inputs]
         total: dict[Any, Any] = {}
         for root, seed in zip(roots, seeds, strict=False):

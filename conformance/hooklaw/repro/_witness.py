@@ -12,8 +12,9 @@ judged: list[list[Any]] = []
 
 
 def plain(backend: Backend, value: Any) -> Any:
-    """Return a value with lists in the place of tensors."""
+    """Return a value with lists in the place of tensors, and of dicts, whose items stand for them."""
     value = backend.tolist(value) if backend.is_tensor(value) else value
+    value = [*value.items()] if isinstance(value, dict) else value
     return [plain(backend, item) for item in value] if isinstance(value, (list, tuple)) else value
 
 

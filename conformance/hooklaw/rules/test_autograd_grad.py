@@ -277,10 +277,10 @@ def test_grad_outputs(backend: Backend, trace: Trace) -> None:
 
     for numbers in NUMBERS:
         z, given = backend.tensor(numbers, requires_grad=True), backend.tensor(numbers)
-        (grad,) = backend.grad(backend.call(lambda z: z * 1, z), [z], given)
+        (grad,) = backend.grad([backend.call(lambda z: z * 1, z)], [z], [given])
         trace.expect_value("gradient of one that is 0-d, zero or empty", numbers, grad)
     for given in (backend.tensor([5.0, 7.0], requires_grad=True), x * 1):
-        (grad,) = backend.grad(backend.call(lambda x: x * 1, x), [x], given)
+        (grad,) = backend.grad([backend.call(lambda x: x * 1, x)], [x], [given])
         trace.expect_value("gradient of one that requires grad", backend.detach(given), grad)
 
 
