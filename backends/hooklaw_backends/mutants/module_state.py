@@ -333,10 +333,6 @@ def _by_a_copy(hook: Hook) -> Hook:
     return lambda owner, state, *rest: hook(owner, copy(state), *rest)
 
 
-WITH_A_STATE = ("register_state_dict_post_hook", "register_load_state_dict_pre_hook")
-"""The verbs whose hooks may change the dict."""
-
-
 def _later_given_a_copy(self: Mutant, old: Hook, owner: Any, hook: Hook, **options: bool) -> Any:
     is_later = self.keeps(owner)
     self.kept.append(owner)

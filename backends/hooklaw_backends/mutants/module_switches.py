@@ -5,6 +5,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 from hooklaw_backends.mutants.base import Hook, Mutant, fresh, overriding
+from hooklaw_backends.mutants.shared import CountsNoGrad
 
 
 class _ModeOfCalls(Mutant):
@@ -95,24 +96,14 @@ class LeavingInferenceModeRestoresTheTrainingMode(_Restoring):
         return self.restoring(super().inference_mode(mode))
 
 
-class TrainingModeChangedInNoGradLeavesItOn(Mutant):
+class TrainingModeChangedInNoGradLeavesItOn(CountsNoGrad):
     """If a module's training mode is changed inside no_grad, nothing is recorded after it either."""
 
-    depth = 0
     is_off = False
 
     def reset(self) -> None:
         super().reset()
-        self.depth, self.is_off = 0, False
-
-    @contextmanager
-    def no_grad(self) -> Generator[None]:
-        self.depth += 1
-        try:
-            with super().no_grad():
-                yield
-        finally:
-            self.depth -= 1
+        self.is_off = False
 
     def train(self, module: Any, mode: bool = True) -> Any:  # noqa: FBT001, FBT002 - torch's argument
         self.is_off = self.depth > 0

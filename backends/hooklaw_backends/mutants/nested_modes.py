@@ -7,14 +7,7 @@ from typing import Any
 
 from hooklaw import ErrorKind
 from hooklaw_backends.mutants.base import Hook, Mutant, overriding
-
-_open: list[Any] = []
-"""Contexts that are never left; one that is garbage collected would be left."""
-
-
-def _for_good(context: Any) -> None:
-    _open.append(context)
-    context.__enter__()
+from hooklaw_backends.mutants.shared import CountsNoGrad, enter_for_good
 
 
 @overriding("enable_grad")
@@ -23,27 +16,8 @@ def enable_grad_without_effect(self: Mutant, old: Hook) -> Any:
     return nullcontext()
 
 
-class _CountsNoGrad(Mutant):
-    """A mutant that knows how many no_grad contexts are open."""
-
-    depth = 0
-
-    def reset(self) -> None:
-        super().reset()
-        self.depth = 0
-
-    @contextmanager
-    def no_grad(self) -> Generator[None]:
-        self.depth += 1
-        try:
-            with super().no_grad():
-                yield
-        finally:
-            self.depth -= 1
-
-
-@overriding("enable_grad", base=_CountsNoGrad)
-def enable_grad_undoes_one_no_grad(self: _CountsNoGrad, old: Hook) -> Any:
+@overriding("enable_grad", base=CountsNoGrad)
+def enable_grad_undoes_one_no_grad(self: CountsNoGrad, old: Hook) -> Any:
     """enable_grad has no effect inside a no_grad that is inside another."""
     return old() if self.depth < 2 else nullcontext()  # noqa: PLR2004 - one no_grad and another
 
@@ -56,7 +30,7 @@ def leaving_no_grad_turns_grad_mode_on(self: Mutant, old: Hook) -> Generator[Non
         with old():
             yield
     finally:
-        _for_good(self.enable_grad())
+        enter_for_good(self.enable_grad())
 
 
 @overriding("no_grad")
@@ -65,7 +39,7 @@ def leaving_no_grad_without_an_exception_turns_grad_mode_on(self: Mutant, old: H
     """Leaving no_grad turns grad mode on, even inside another no_grad, unless an exception leaves it."""
     with old():
         yield
-    _for_good(self.enable_grad())
+    enter_for_good(self.enable_grad())
 
 
 @overriding("enable_grad")
@@ -76,7 +50,7 @@ def leaving_enable_grad_turns_grad_mode_off(self: Mutant, old: Hook) -> Generato
         with old():
             yield
     finally:
-        _for_good(self.no_grad())
+        enter_for_good(self.no_grad())
 
 
 @overriding("no_grad")
@@ -84,7 +58,7 @@ def leaving_enable_grad_turns_grad_mode_off(self: Mutant, old: Hook) -> Generato
 def no_grad_lasts_after_an_exception(self: Mutant, old: Hook) -> Generator[None]:
     """A no_grad that an exception leaves stays in force."""
     context = old()
-    _for_good(context)
+    enter_for_good(context)
     yield
     context.__exit__(None, None, None)
 

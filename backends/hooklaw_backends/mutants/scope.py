@@ -148,17 +148,10 @@ def hooks_ignored_during_backward(self: Mutant, old: Hook, *given: Any, **how: A
         return old(*given, **how)
 
 
-class OnlyTheFirstSaveOfAutogradGradPacked(Mutant):
-    """Of what autograd.grad saves with create_graph=True, only the first tensor is packed."""
+class _PacksTheFirstSave(Mutant):
+    """A mutant that packs only the first tensor while it counts what is saved."""
 
     saves: list[None] | None = None
-
-    def grad(self, outputs: Any, inputs: Sequence[Any], grad_outputs: Any = None, **how: Any) -> tuple[Any, ...]:
-        self.saves = []
-        try:
-            return super().grad(outputs, inputs, grad_outputs, **how)
-        finally:
-            self.saves = None
 
     def saved_tensors_hooks(self, pack: Hook, unpack: Hook) -> AbstractContextManager[Any]:
         def keep(tensor: Any) -> Any:
@@ -169,6 +162,17 @@ class OnlyTheFirstSaveOfAutogradGradPacked(Mutant):
             return pack(tensor), None
 
         return super().saved_tensors_hooks(keep, lambda both: unpack(both[0]) if both[1] is None else both[1])
+
+
+class OnlyTheFirstSaveOfAutogradGradPacked(_PacksTheFirstSave):
+    """Of what autograd.grad saves with create_graph=True, only the first tensor is packed."""
+
+    def grad(self, outputs: Any, inputs: Sequence[Any], grad_outputs: Any = None, **how: Any) -> tuple[Any, ...]:
+        self.saves = []
+        try:
+            return super().grad(outputs, inputs, grad_outputs, **how)
+        finally:
+            self.saves = None
 
 
 class DisabledHooksIgnoredSilently(Mutant):
@@ -390,8 +394,8 @@ def _noting(failed: list[bool], hook: Hook, given: Any) -> Any:
         raise
 
 
-class BackwardItselfPacksAsForwardDid(Mutant):
-    """A backward with create_graph packs with the pair of the forward pass if no other is around it."""
+class _CountsPairs(Mutant):
+    """A mutant that knows how many pairs are open."""
 
     open_pairs = 0
 
@@ -401,7 +405,6 @@ class BackwardItselfPacksAsForwardDid(Mutant):
 
     @contextmanager
     def saved_tensors_hooks(self, pack: Hook, unpack: Hook) -> Generator[None]:
-        self.kept = [pack, unpack]
         with super().saved_tensors_hooks(pack, unpack):
             self.open_pairs += 1
             try:
@@ -409,16 +412,22 @@ class BackwardItselfPacksAsForwardDid(Mutant):
             finally:
                 self.open_pairs -= 1
 
+
+class BackwardItselfPacksAsForwardDid(_CountsPairs):
+    """A backward with create_graph packs with the pair of the forward pass if no other is around it."""
+
+    def saved_tensors_hooks(self, pack: Hook, unpack: Hook) -> Any:
+        self.kept = [pack, unpack]
+        return super().saved_tensors_hooks(pack, unpack)
+
     def backward(self, root: Any, *given: Any, **how: Any) -> None:
         inherits = self.kept and how.get("create_graph") and not self.open_pairs
         with super().saved_tensors_hooks(*self.kept) if inherits else nullcontext():
             super().backward(root, *given, **how)
 
 
-class OnlyTheFirstSaveOfBackwardItselfPacked(Mutant):
+class OnlyTheFirstSaveOfBackwardItselfPacked(_PacksTheFirstSave):
     """Of what a backward with create_graph=True saves, only the first tensor is packed."""
-
-    saves: list[None] | None = None
 
     def backward(self, root: Any, *given: Any, **how: Any) -> None:
         self.saves = [] if how.get("create_graph") else None
@@ -427,34 +436,9 @@ class OnlyTheFirstSaveOfBackwardItselfPacked(Mutant):
         finally:
             self.saves = None
 
-    def saved_tensors_hooks(self, pack: Hook, unpack: Hook) -> AbstractContextManager[Any]:
-        def keep(tensor: Any) -> Any:
-            if self.saves:
-                return None, self.detach(tensor)
-            if self.saves is not None:
-                self.saves.append(None)
-            return pack(tensor), None
 
-        return super().saved_tensors_hooks(keep, lambda both: unpack(both[0]) if both[1] is None else both[1])
-
-
-class PairsIgnoredInLaterPassesThatCreateAGraph(Mutant):
+class PairsIgnoredInLaterPassesThatCreateAGraph(_CountsPairs):
     """From the second autograd.grad with create_graph under a pair on, the pair packs nothing that it saves."""
-
-    open_pairs = 0
-
-    def reset(self) -> None:
-        super().reset()
-        self.open_pairs = 0
-
-    @contextmanager
-    def saved_tensors_hooks(self, pack: Hook, unpack: Hook) -> Generator[None]:
-        with super().saved_tensors_hooks(pack, unpack):
-            self.open_pairs += 1
-            try:
-                yield
-            finally:
-                self.open_pairs -= 1
 
     def grad(self, *given: Any, **how: Any) -> tuple[Any, ...]:
         if how.get("create_graph") and self.open_pairs:

@@ -1,7 +1,7 @@
 """Helpers of the mutants, and base classes of those that have to know what is running."""
 
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial, wraps
 from operator import is_
 from typing import Any, Self
@@ -100,6 +100,25 @@ class KeepsHandles(Mutant):
         handles = self.handles.setdefault(place, [])
         handles.append(handle)
         return Handle(lambda: [each.remove() for each in handles])
+
+
+class CountsNoGrad(Mutant):
+    """A mutant that knows how many no_grad contexts are open."""
+
+    depth = 0
+
+    def reset(self) -> None:
+        super().reset()
+        self.depth = 0
+
+    @contextmanager
+    def no_grad(self) -> Generator[None]:
+        self.depth += 1
+        try:
+            with super().no_grad():
+                yield
+        finally:
+            self.depth -= 1
 
 
 class KnowsReplacements(Mutant):

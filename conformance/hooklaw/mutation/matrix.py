@@ -122,7 +122,7 @@ def run(  # noqa: PLR0913 - the verb's own options
                 stack.callback(worker.close)  # its thread may not live to do so
             matrix.every_rule = every_rule
             crew = [workers[matrix.of], *further][: len(matrix.results)]
-            _fill(matrix, original, crew, limit)
+            _fill(matrix, original, crew, limit, [*matrix.results])
             _fill_rest(matrix, original, crew, loaded[matrix.of].ending, limit)
     return Matrices(found, absent, next(iter(loaded.values())).not_built or {})
 
@@ -229,13 +229,13 @@ def _fill(
     original: Mapping[str, Attempt],
     workers: Sequence[Worker],
     limit: float,
-    mutants: Sequence[str] | None = None,
+    mutants: Sequence[str],
 ) -> None:
-    """Fill the matrix, or the part of some mutants; each worker takes the next one that waits."""
+    """Fill the matrix for some mutants; each worker takes the next one that waits."""
     matrix.original |= {rule: attempt.outcome for rule, attempt in original.items()}
     sound = [rule for rule in matrix.rules if rule.id in original and original[rule.id].outcome is Outcome.PASS]
     slow = [rule for rule in sound if original[rule.id].slow]
-    waiting = iter([*matrix.results] if mutants is None else mutants)
+    waiting = iter(mutants)
 
     def serve(worker: Worker) -> None:
         warm = worker is workers[0]  # the original has run in it
