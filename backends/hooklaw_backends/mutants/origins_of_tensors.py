@@ -1,4 +1,4 @@
-"""Mutants that are wrong with tensors of one origin: they take no hook on a tensor that was made in one way, say.
+"""Mutants that are wrong with tensors of one origin: one loses the hooks on clones, for example.
 
 No rule need name them: the rules whose ids begin with the place's `chapters` are tried first, then all others.
 """
