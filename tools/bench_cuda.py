@@ -1,4 +1,4 @@
-"""Measure ResNet-152 on one GPU, one part at a time: `python tools/bench_cuda.py PART [--results FILE]`.
+"""Measure ResNet-152 on one GPU, part by part: `python tools/bench_cuda.py PART ... [--results FILE]`.
 
 It needs torch and what hooklaw itself needs. Each command takes at most about ten minutes; start the same command again
 until no cells are left. The whole record file is rewritten after every cell, so a killed process loses only the cell
@@ -48,16 +48,17 @@ def main() -> int:
     """Measure and print the state; return 1 if cells are marked, 2 if cells are left."""
     args = _arguments()
     tiny: bool = args.tiny
+    parts: list[str] = args.part or ["memory"]
     plan = Plan(
         workloads=("tiny",) if tiny else ("resnet152",),
-        strategies=TINY if tiny else PARTS[args.part],
+        strategies=TINY if tiny else tuple(dict.fromkeys(each for part in parts for each in PARTS[part])),
         device="cpu" if tiny else "cuda",
         precisions=("fp32",) if tiny else tuple(args.precision or PRECISIONS),
         batch=0 if tiny else args.batch,
-        rounds=args.rounds or (5 if tiny else ROUNDS.get(args.part, 5)),
+        rounds=args.rounds or (5 if tiny else min(ROUNDS.get(part, 5) for part in parts)),
         limit=args.limit,
     )
-    results: Path = args.results or Path(f"bench-{'tiny' if tiny else args.part}.jsonl")
+    results: Path = args.results or Path(f"bench-{'tiny' if tiny else '-'.join(parts)}.jsonl")
     try:
         return _measure(plan, results, args.seconds)
     except HooklawError as error:
@@ -84,9 +85,15 @@ def _measure(plan: Plan, results: Path, seconds: float) -> int:
         return int(any(cell.detail for cell in run.cells))
 
 
+def _part(name: str) -> str:
+    if name not in PARTS:
+        raise argparse.ArgumentTypeError(f"no part is called {name!r}: there are {', '.join(PARTS)}")
+    return name
+
+
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("part", nargs="?", default="memory", choices=PARTS)
+    parser.add_argument("part", nargs="*", type=_part, metavar="PART", help=f"{', '.join(PARTS)}; default: memory")
     parser.add_argument("--precision", action="append", choices=PRECISIONS, help="repeatable; default: all three")
     parser.add_argument("--batch", type=int, default=256)
     parser.add_argument("--rounds", type=int, default=0)

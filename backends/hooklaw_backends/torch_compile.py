@@ -1,7 +1,8 @@
 """torch with the forward part of every rule compiled: ``torch-compile:aot_eager``, ``:eager``, ``:inductor``.
 
 ``torch-compile:eager+compiled-autograd`` compiles each backward instead, and
-``torch-compile:eager+compiled-autograd+forward`` both; other compilers take these suffixes too.
+``torch-compile:eager+compiled-autograd+forward`` both; other compilers take these suffixes too. A device may follow, as
+in ``torch-compile:inductor:cuda``.
 """
 
 from collections.abc import Sequence
@@ -15,7 +16,7 @@ from hooklaw.errors import did_you_mean
 from hooklaw.fuzz.program import Instruction
 from hooklaw.fuzz.replay.run import Replayed
 from hooklaw_backends.compiled_programs import code_compiled, replay_compiled
-from hooklaw_backends.torch_eager import Hook, TorchEager, torch
+from hooklaw_backends.torch_eager import Hook, TorchEager, check_device, torch
 
 DEFAULT = "aot_eager"
 CALL = (
@@ -30,18 +31,20 @@ NO_NESTING = "compiled autograd refuses to run inside another compiled backward"
 
 
 def backend(argument: str = "") -> "TorchCompile":
-    """Return the backend for a compiler of torch.compile, by default ``aot_eager``.
+    """Return the backend for a compiler of torch.compile, by default ``aot_eager``, on a device, by default the CPU.
 
     Raises ValueError if torch.compile does not know the compiler, NotRunError if this machine cannot use it.
     """
-    compiler, plus, mode = argument.partition("+")
-    compiler = compiler or DEFAULT
+    compiler_and_mode, _, device = argument.partition(":")
+    compiler, plus, mode = compiler_and_mode.partition("+")
+    compiler, device = compiler or DEFAULT, device or "cpu"
     _check_name(compiler)
     if plus and mode not in (COMPILED_AUTOGRAD, BOTH):
         raise ValueError(f"unknown mode {mode!r} after the +: use {COMPILED_AUTOGRAD} or {BOTH}")
+    check_device(device)
     _time_no_guards()
-    _check_use(compiler)
-    return CompiledAutograd(compiler, mode) if plus else TorchCompile(compiler)
+    _check_use(compiler, device)
+    return CompiledAutograd(compiler, mode, device) if plus else TorchCompile(compiler, device=device)
 
 
 def _check_name(compiler: str) -> None:
@@ -51,10 +54,10 @@ def _check_name(compiler: str) -> None:
         raise ValueError(f"torch.compile has no backend {compiler!r}: {hint}")
 
 
-def _check_use(compiler: str) -> None:
+def _check_use(compiler: str, device: str) -> None:
     """Compile a small function, so that a missing package or C++ compiler is found before the run."""
     try:
-        torch.compile(lambda x: x + 1, backend=compiler)(torch.ones(1))
+        torch.compile(lambda x: x + 1, backend=compiler)(torch.ones(1, device=device))
     except Exception as error:
         said = next((line for line in str(error).splitlines()[1:] if line.strip()), str(error))
         raise NotRunError(f"torch {torch.__version__} cannot compile with {compiler!r} here: {said}") from error
@@ -68,16 +71,16 @@ def _time_no_guards() -> None:
 
 
 class TorchCompile(TorchEager):
-    """The verbs of eager torch on the CPU, except that `call` compiles."""
+    """The verbs of eager torch, except that `call` compiles."""
 
     examples = 5  # each example of a property is compiled, which takes about a second
     compiled_autograd = False
     forward_compiled = True
     alone = "each rank would compile every function of its own, which takes minutes"
 
-    def __init__(self, compiler: str = DEFAULT, mode: str = "") -> None:
+    def __init__(self, compiler: str = DEFAULT, mode: str = "", device: str = "cpu") -> None:
         mode = f"{compiler}+{mode}" if mode else compiler
-        super().__init__(name=f"torch-compile:{mode}")
+        super().__init__(device, f"torch-compile:{mode}" + (f":{device}" if device != "cpu" else ""))
         self._compiler = compiler
         self.expectations = _file_of("expectations", mode)
         self.findings = _file_of("findings", mode)
@@ -112,8 +115,8 @@ class CompiledAutograd(TorchCompile):
     examples = 2
     compiled_autograd = True
 
-    def __init__(self, compiler: str = DEFAULT, mode: str = COMPILED_AUTOGRAD) -> None:
-        super().__init__(compiler, mode)
+    def __init__(self, compiler: str = DEFAULT, mode: str = COMPILED_AUTOGRAD, device: str = "cpu") -> None:
+        super().__init__(compiler, mode, device)
         self.forward_compiled = mode == BOTH
         self.not_under = {**self.not_under, "inside-pass": NO_NESTING}
         self.notes["call"] = BACKWARD.format(compiler, "" if self.forward_compiled else "not ")

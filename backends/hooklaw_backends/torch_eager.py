@@ -38,11 +38,12 @@ EDGE_ROOTS = "GradientEdge" in str(signature(torch.autograd.backward).parameters
 def backend(argument: str = "") -> "TorchEager":
     """Return the backend for a device: empty or ``cpu``, ``cuda``, ``cuda:1``, or one that a package registered."""
     device = argument or "cpu"
-    _check_device(device)
+    check_device(device)
     return TorchEager(device)
 
 
-def _check_device(device: str) -> None:
+def check_device(device: str) -> None:
+    """Make a tensor on a device; ValueError for a word that torch does not know, NotRunError where there is none."""
     kind = _kind_of(device)
     try:
         if kind == "cuda" and not torch.cuda.is_available():

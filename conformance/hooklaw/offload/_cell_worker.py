@@ -34,7 +34,7 @@ class CellWorker:
 
     def __init__(self, plan: Plan) -> None:
         on_cuda = plan.device.startswith("cuda")
-        self._limit, self._replaced = plan.limit, on_cuda  # pinned memory is given back only at the worker's end
+        self._limit = plan.limit
         self._deadline = 0.0
         self._worker: Supervisor[Inventory, Reply] = Supervisor(
             "hooklaw.offload._worker:CellService",
@@ -59,10 +59,7 @@ class CellWorker:
 
     def close_cell(self, *, account: bool) -> Closed:
         """End the visit, and return what it found besides times."""
-        closed: Closed = self._ask(Close(account))
-        if self._replaced:
-            self._worker.retire()
-        return closed
+        return self._ask(Close(account))
 
     def close(self) -> None:
         """End the worker."""

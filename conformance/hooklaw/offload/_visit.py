@@ -59,7 +59,9 @@ class Visit:
     def __init__(self, baselines: Baselines, cell: CellPlan) -> None:
         self._baselines = baselines
         self._cell = cell
+        _release_memory()
         _set_precision(cell.precision)
+        torch.backends.cudnn.benchmark = False  # to find the fastest kernels takes longer than the steps that check
         torch.manual_seed(0)
         self._outcome, self._detail = Outcome.PASS, ""
         start, expected, plain = baselines.of(cell)
@@ -67,6 +69,7 @@ class Visit:
         self._figures = self._checked(expected)
         if not plain:  # gradients were checked with fewer samples
             self._strategy.close()
+            torch.backends.cudnn.benchmark = True
             start = workloads.build(cell.workload, cell.batch).to(cell.device)
             self._own = self._stepper(start)
         self._plain = plain or _plain(start, cell)
@@ -134,6 +137,7 @@ class Visit:
             "out": out,
             "back": moved.get("bytes_back", 0),
             "deduplicated": moved.get("bytes_deduplicated", 0),
+            "timeline": self._own.timeline() if out else {},
         }
         return self._ceiling(out) if out else None
 
@@ -164,7 +168,14 @@ def _warm(start: Workload, cell: CellPlan) -> Stepper:
 def _set_precision(precision: str) -> None:
     fast = precision != "fp32"
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = fast
-    torch.backends.cudnn.benchmark = True
+
+
+def _release_memory() -> None:
+    """Have the allocators of a device give back what the cell before this one left, pinned memory too."""
+    if torch.cuda.is_initialized():
+        gc.collect()
+        torch.cuda.empty_cache()
+        torch._C._host_emptyCache()  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - public from torch 2.12 on
 
 
 def _written() -> int:

@@ -100,7 +100,7 @@ def quick(plan: Plan) -> Plan:
 
 def warm_ups(device: str) -> int:
     """Return how many rounds are taken before any counts; on the CPU the step that is checked warms enough."""
-    return 0 if device == "cpu" else 2
+    return 0 if device == "cpu" else 1
 
 
 def recomputes(strategy: str) -> bool:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from hooklaw.offload._sampling import Times
+from hooklaw.offload._timeline import Span, timeline
 from hooklaw.offload.workloads import Workload
 
 TURN = "hooklaw: after forward"
@@ -102,6 +103,10 @@ class Stepper:
         """Take one step and follow its memory."""
         self.model.zero_grad()
         return self._on_cuda() if self._cuda else self._on_cpu()
+
+    def timeline(self) -> dict[str, list[Span]]:
+        """Take one step on a CUDA device, and return when it computed and copied; nothing on other devices."""
+        return timeline(self.step) if self._cuda else {}
 
     def synchronize(self) -> None:
         """Wait until the device has nothing to do."""

@@ -203,6 +203,8 @@ class Cell(msgspec.Struct, frozen=True, tag="cell", tag_field="kind", kw_only=Tr
     """The same against float64; `plain_error64` is that of the plain step."""
     plain_error64: float = 0.0
     buffers_equal: bool = True
+    timeline: dict[str, list[tuple[float, float]]] = {}
+    """When a CUDA device did `compute` and copied `out` and `back` in one step: spans in seconds since it began."""
     """Whether the model's buffers equal those after the plain step."""
 
 

@@ -2,6 +2,7 @@
 
 import weakref
 from functools import partial
+from itertools import cycle
 from typing import Any
 
 from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, observed, rule
@@ -55,7 +56,7 @@ def test_saved(backend: Backend, trace: Trace) -> None:
     for policy in ("MUST_SAVE", "PREFER_SAVE"):
         trace.expect_value(f"x.grad, {policy}", [1.0, 1.0], gradient_after_change(backend, only_exp(policy)))
 
-    e, policies = backend.exp(backend.tensor([1.0, 1.0])), iter(["MUST_RECOMPUTE", "MUST_SAVE"])
+    e, policies = backend.exp(backend.tensor([1.0, 1.0])), cycle(["MUST_RECOMPUTE", "MUST_SAVE"])
     gradient = gradient_after_change(
         backend, lambda _ctx, operation: next(policies) if operation == "exp" else "PREFER_RECOMPUTE", times=2
     )
