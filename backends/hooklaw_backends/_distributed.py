@@ -1,5 +1,6 @@
 """The verbs of several processes that are torch's own: options of its versions, and sharding."""
 
+import os
 import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
@@ -12,6 +13,7 @@ from torch import distributed
 from torch.nn.parallel import DistributedDataParallel
 
 from hooklaw import Capability
+from hooklaw.errors import is_worker
 from hooklaw_backends import _distributed_tensors, _tensor_parallel
 
 FSDP = "torch.distributed.fsdp"
@@ -29,12 +31,24 @@ FORWARD_SYNC_OPTION = "forward_sync_buffers" in OPTIONS
 """Before torch 2.13 the option has another name."""
 
 
+def hide_gpus() -> None:
+    """Hide the GPUs from a worker that judges the CPU, unless CUDA is in use already.
+
+    With the first backward, torch starts a thread for each GPU that it sees, also if the backward runs on the CPU.
+    Ranks are forked, and a process that was forked beside these threads cannot run backward.
+    """
+    if is_worker() and not torch.cuda.is_initialized():
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""
+
+
 def why_not(device: Any) -> str:
     """Return why no processes can be forked that form a group, or an empty string."""
     if sys.platform != "linux":
         return f"ranks are forked, which is safe on Linux and not on {sys.platform}"
     if device.type != "cpu":
         return f"ranks are forked, which a device does not survive: the device is {device}"
+    if torch.cuda.device_count():
+        return "ranks are forked, which torch's threads for a GPU do not survive: hide it with CUDA_VISIBLE_DEVICES="
     if not distributed.is_available() or not distributed.is_gloo_available():
         return f"torch {torch.__version__} is built without gloo"
     return ""

@@ -38,6 +38,8 @@ EDGE_ROOTS = "GradientEdge" in str(signature(torch.autograd.backward).parameters
 def backend(argument: str = "") -> "TorchEager":
     """Return the backend for a device: empty or ``cpu``, ``cuda``, ``cuda:1``, or one that a package registered."""
     device = argument or "cpu"
+    if device == "cpu":
+        _distributed.hide_gpus()
     check_device(device)
     return TorchEager(device)
 

@@ -151,6 +151,11 @@ def become_worker() -> None:
     _is_worker = True
 
 
+def is_worker() -> bool:
+    """Whether this process is a worker, which judges one backend and ends with it."""
+    return _is_worker
+
+
 def is_users_interrupt(error: BaseException) -> bool:
     """Whether an exception is the user's Ctrl-C; in a worker only what is judged there raises KeyboardInterrupt."""
     return isinstance(error, KeyboardInterrupt) and not _is_worker

@@ -482,7 +482,7 @@ def test_the_steps_of_a_device_are_walked_without_one(monkeypatch):
     from hooklaw.offload.workloads import build
 
     given = {"memory_allocated": 5, "max_memory_allocated": 9, "max_memory_reserved": 11}
-    given |= {"host_memory_stats": {"active_bytes.peak": 3}, "synchronize": None, "empty_cache": None}
+    given |= {"host_memory_stats": {"allocated_bytes.peak": 3}, "synchronize": None, "empty_cache": None}
     given |= {"reset_peak_memory_stats": None, "reset_peak_host_memory_stats": None}
     for name, value in given.items():
         monkeypatch.setattr(torch.cuda, name, lambda *_, value=value: value)

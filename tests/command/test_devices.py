@@ -1,5 +1,7 @@
 """Devices of torch: any that torch knows by a string, one that a package registers, and one that is not there."""
 
+import os
+
 import pytest
 
 from helpers import complaint
@@ -8,6 +10,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 
 from torch.utils import backend_registration  # noqa: E402 - as the next line
 
+from hooklaw import errors  # noqa: E402 - as the next line
 from hooklaw.backend.capabilities import SEVERAL_PROCESSES, Capability  # noqa: E402 - as the next line
 from hooklaw_backends import torch_eager  # noqa: E402 - needs torch
 
@@ -43,6 +46,24 @@ def test_cuda_without_a_gpu_is_not_run(hooklaw):
 
     assert done.returncode == 0
     assert "not run: no CUDA device here" in done.stdout
+
+
+@pytest.mark.parametrize(("worker", "hidden"), [(True, ""), (False, None)])
+def test_gpus_are_hidden_from_a_worker_that_judges_the_cpu(monkeypatch, worker, hidden):
+    """Beside torch's threads for a GPU no rank could be forked; other processes may use it."""
+    monkeypatch.setattr(errors, "_is_worker", worker)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    torch_eager.backend("cpu")
+
+    assert os.environ.get("CUDA_VISIBLE_DEVICES") == hidden
+
+
+def test_no_ranks_beside_a_gpu(monkeypatch):
+    """Where a GPU is in sight, rules of several processes are unsupported, and the reason says what to do."""
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    backend = torch_eager.TorchEager("cpu")
+
+    assert "hide it with CUDA_VISIBLE_DEVICES=" in backend.lacks[Capability.PROCESSES]
 
 
 def test_what_a_device_lacks():

@@ -11,7 +11,7 @@ import pytest
 
 from hooklaw.offload import _cell_worker, running
 from hooklaw.offload._measurement import CLOCK, Measurement, measure
-from hooklaw.offload._sampling import SECONDS, Round, Times, further, needed, quartiles
+from hooklaw.offload._sampling import SECONDS, Round, Times, figures, further, needed, quartiles
 from hooklaw.offload._worker import Closed, Inventory
 from hooklaw.offload.benchmark import BenchmarkRun
 from hooklaw.offload.plan import CellPlan, Plan
@@ -165,6 +165,15 @@ def test_an_unsure_cell_on_a_device_is_visited_a_second_time():
     assert [plan.usual(visit) for visit in range(plan.visits)] == [8, 0]
     assert further(plan, 1, taken(SHAKY * 2), 99.0) == 12
     assert further(plan, 1, taken(STEADY * 4), 99.0) == 0
+
+
+def test_the_floor_lets_bytes_stay_that_did_not_come_back():
+    """What went out and was still there when it was asked for need not be out before backward."""
+    rounds = [Round(Times(2.0, 1.0), Times(8.0, 4.0))]
+
+    assert figures(rounds, (40, 40), (10.0, 10.0), recomputes=False)["floor"] == 8.0
+    assert figures(rounds, (40, 30), (10.0, 10.0), recomputes=False)["floor"] == 6.0
+    assert figures(rounds, (40, 50), (10.0, 10.0), recomputes=False)["floor"] == 8.0
 
 
 # a visit

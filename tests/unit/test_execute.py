@@ -131,6 +131,19 @@ def test_heap_is_set_aside():
 
 
 @pytest.mark.usefixtures("restored_collector")
+def test_an_error_s_garbage_is_not_set_aside():
+    """What a rule that failed left is collected, however old, before anything is set aside for good."""
+    heap.begin()
+    garbage = Cycle()
+    gone = weakref.ref(garbage)
+    gc.collect()  # it is old now
+    del garbage
+    heap.settle(after_error=True)
+
+    assert gone() is None
+
+
+@pytest.mark.usefixtures("restored_collector")
 def test_sweep():
     """After a rule its garbage is gone, and what stays is not looked through again."""
     gc.disable()

@@ -86,7 +86,8 @@ def figures(
         link = StepCost(
             forward=plain.forward, backward=floor - plain.forward, out_rate=ceiling[0], back_rate=ceiling[1]
         )
-        floor = link.floor(moved[0])
+        out, back = moved
+        floor = link.floor(out, resident=max(0, out - back))
     return {
         "rounds": len(rounds),
         "step": own.step,

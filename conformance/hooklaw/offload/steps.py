@@ -163,7 +163,7 @@ class Stepper:
         after: list[int] = []
         self.step(lambda: after.append(torch.cuda.memory_allocated(self._device)))
         self.synchronize()
-        host = pinned().get("active_bytes.peak", 0) if pinned else 0
+        host = pinned().get("allocated_bytes.peak", 0) if pinned else 0
         peak = torch.cuda.max_memory_allocated(self._device)
         return MemoryUse(peak - before, after[0] - before, torch.cuda.max_memory_reserved(self._device), host)
 

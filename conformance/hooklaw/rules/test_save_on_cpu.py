@@ -15,7 +15,8 @@ IN_PLACE = [
     Capability.STORAGE,
 ]
 ELEMENTS = 4096
-BYTES = 4 * ELEMENTS
+BYTES = 2 * ELEMENTS
+"""Of the smallest dtype: no rule says how wide an element is."""
 
 
 def saved_in_place(backend: Backend, *, pin_memory: bool) -> list[bool]:

@@ -23,9 +23,14 @@ def begin() -> None:
     gc.disable()
 
 
-def settle() -> None:
-    """Set aside what has been loaded, or what many rules have left that is no garbage."""
+def settle(*, after_error: bool = False) -> None:
+    """Set aside what has been loaded, or what many rules have left that is no garbage.
+
+    An error may keep alive what a call had entered, such as the saved-tensor hooks of a region: it must not stay.
+    """
     global _modules  # noqa: PLW0603 - a process has one heap
+    if after_error:
+        gc.collect()
     if len(sys.modules) > _modules + MANY:
         _modules = len(sys.modules)
         gc.freeze()

@@ -179,9 +179,10 @@ class RuleService:
         done = execute(
             found, self._backend, condition=condition, probe=self._settings.probe_unsupported, on_error=self._keep
         )
-        heap.settle()
         if self._settings.contained:
             self.error = None
+        heap.settle(after_error=done.outcome is Outcome.FAIL)
+        if self._settings.contained:
             heap.sweep()
         if done.outcome in {Outcome.FAIL, Outcome.CRASH, Outcome.TIMEOUT} and not wanted.condition:  # a rank may die
             return msgspec.structs.replace(done, program=self._script(found, done.detail))
