@@ -33,7 +33,7 @@ Made from the records in `reports/hooklaw_reports/published/` by `python tools/c
 
 ## The backends
 
-Each row is one whole run on the CPU, on the day that it names.
+Each row is one whole run, on the day that it names: on the CPU, or on an NVIDIA H200 where its name ends in `cuda`.
 A rule that is unsupported is not counted: the backend said before the run what it lacks.
 
 """

@@ -82,7 +82,8 @@ class TorchCompile(TorchEager):
         mode = f"{compiler}+{mode}" if mode else compiler
         super().__init__(device, f"torch-compile:{mode}" + (f":{device}" if device != "cpu" else ""))
         self._compiler = compiler
-        self.expectations = _file_of("expectations", mode)
+        own = _file_of("expectations", f"{mode}-{self._device.type}")
+        self.expectations = own or _file_of("expectations", mode)
         self.findings = _file_of("findings", mode)
         self.notes["call"] = CALL.format(compiler)
         self.not_under = {} if compiler == "eager" else {"subclass": NO_SUBCLASS}

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from hooklaw.offload.plan import PLAIN
-from hooklaw.results.figures import ABSENT, DIVIDED, TIMES, error, rate, seconds, size, size_up, times
+from hooklaw.results.figures import ABSENT, DIVIDED, TIMES, error, percent, rate, seconds, size, size_up, times
 from hooklaw.results.records import Cell
 from hooklaw.results.verdict import Outcome
 
@@ -66,6 +66,8 @@ FURTHER = [
     Figure("deduplicated", "deduplicated", size),
     Figure("rate", "rate", rate, "Rate, both ways"),
     Figure("ceiling", "ceiling", rate, "Ceiling of the medium"),
+    Figure("copies", "copy_rate", rate, "Rate while it copied"),
+    Figure("hidden", "hidden", percent, "Copies behind computation"),
     Figure("floor", "floor", seconds, "Floor of the step"),
     Figure("static", "static", size, "Memory held before the step"),
     Figure("reserved", "reserved", size, "Reserved by CUDA"),

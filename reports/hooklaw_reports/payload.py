@@ -125,7 +125,7 @@ def _chart(chart: Chart) -> dict[str, Any]:
 
 def _point(point: Point) -> dict[str, Any]:
     cell = point.cell
-    parts = {"line": point.line, "about": cell.text, "detail": _clip(cell.detail)}
+    parts = {"line": point.line, "about": cell.text, "detail": _clip(cell.detail), "timeline": cell.timeline}
     figures = {"name": cell.strategy, "words": point.state.word, "facts": point.facts}
     position = {"x": cell.peak, "y": cell.ratio, "low": cell.ratio_q1, "high": cell.ratio_q3, "shape": point.shape}
     return figures | (position if point.drawn else {}) | _filled(parts)

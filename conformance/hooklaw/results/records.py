@@ -142,6 +142,10 @@ class Footer(msgspec.Struct, frozen=True, tag="footer", tag_field="kind", kw_onl
     interrupted: bool = False
 
 
+COPIES = ("out", "back")
+"""The lanes of a timeline that are copies."""
+
+
 class Cell(msgspec.Struct, frozen=True, tag="cell", tag_field="kind", kw_only=True):
     """The cost of one offload strategy in one workload, on one device."""
 
@@ -205,6 +209,25 @@ class Cell(msgspec.Struct, frozen=True, tag="cell", tag_field="kind", kw_only=Tr
     buffers_equal: bool = True
     timeline: dict[str, list[tuple[float, float]]] = {}
     """When a CUDA device did `compute` and copied `out` and `back` in one step: spans in seconds since it began."""
+
+    @property
+    def copy_rate(self) -> float:
+        """Bytes a second while a copy was under way; near the ceiling if copies wait for nothing but the link."""
+        seconds = sum(end - start for lane in COPIES for start, end in self.timeline.get(lane, []))
+        return (self.out + self.back) / seconds if seconds else 0.0
+
+    @property
+    def hidden(self) -> float:
+        """The share of the time of copies in which the device computed too."""
+        copies = [span for lane in COPIES for span in self.timeline.get(lane, [])]
+        whole = sum(end - start for start, end in copies)
+        shared = sum(
+            max(0.0, min(end, other_end) - max(start, other_start))
+            for start, end in copies
+            for other_start, other_end in self.timeline.get("compute", [])
+        )
+        return shared / whole if whole else 0.0
+
     """Whether the model's buffers equal those after the plain step."""
 
 

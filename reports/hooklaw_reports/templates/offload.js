@@ -24,6 +24,24 @@ function figures(point) {
   return make("dl", { class: "facts" }, ...pairs);
 }
 
+// When a device computed and when it copied: a bar for each, over the time of one step.
+const WORK = [["compute", "computes"], ["out", "copies out"], ["back", "copies back"]];
+
+function timeline(point) {
+  const lanes = WORK.filter(([lane]) => point.timeline?.[lane]);
+  const end = Math.max(...lanes.flatMap(([lane]) => point.timeline[lane].map(([, stop]) => stop)));
+  const bars = lanes.map(([lane, word]) => {
+    const spans = point.timeline[lane];
+    const busy = spans.reduce((sum, [start, stop]) => sum + stop - start, 0);
+    const line = svg("svg", { viewBox: "0 0 1000 10", preserveAspectRatio: "none", class: lane, "aria-hidden": "true" });
+    const drawn = spans.map(([start, stop]) => `M${(start / end) * 1000} 0H${(stop / end) * 1000}V10H${(start / end) * 1000}z`);
+    line.append(svg("path", { d: drawn.join("") }));
+    return [make("dt", {}, word), make("dd", {}, line, make("span", {}, `${Math.round(busy * 1000)} ms`))];
+  });
+  const caption = make("figcaption", {}, `What the device did in one step of ${Math.round(end * 1000)} ms, under the profiler`);
+  return lanes.length ? [make("figure", { class: "timeline" }, caption, make("dl", {}, ...bars.flat()))] : [];
+}
+
 function parseBudget(text) {
   const [, number, unit] = /^([\d.e+]+)([kMG]?B)$/.exec(text) ?? [];
   const bytes = Number(number) * (new Map(SIZES).get(unit) ?? NaN);
@@ -241,7 +259,7 @@ class Chart {
     const inner = make("div", { class: "opened" });
     if (point.about) inner.append(make("p", {}, point.about));
     if (point.detail) inner.append(make("pre", {}, point.detail));
-    inner.append(figures(point));
+    inner.append(figures(point), ...timeline(point));
     return make("tr", { class: "open-cell" }, make("td", { colspan: columns }, inner));
   }
 }
