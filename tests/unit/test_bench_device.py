@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import pytest
 
+import made_records as made
 from hooklaw.offload._timeline import lanes, merged
 from hooklaw.offload._worker import Close
 from hooklaw.offload.plan import CellPlan
@@ -56,6 +57,15 @@ def test_short_gaps_are_not_shown():
 
     assert merged(spans, 0.1) == [(0.0, 4.0), (4.5, 6.0)]
     assert merged(spans, 0.5) == [(0.0, 6.0)]
+
+
+def test_copies_are_compared_with_the_link_and_with_the_computation():
+    """Bytes are divided by the time of copies alone, and so is the time in which the device computed too."""
+    timeline = {"compute": [(0.0, 2.0), (3.0, 5.0)], "out": [(1.0, 3.0)], "back": [(4.0, 6.0)]}
+    cell = made.cell("async", 1, 1, out=40, back=20, timeline=timeline)
+
+    assert (cell.copy_rate, cell.hidden) == (15.0, 0.5)
+    assert (made.cell("none", 1, 1).copy_rate, made.cell("none", 1, 1).hidden) == (0.0, 0.0)
 
 
 class Elsewhere(Assembled):

@@ -276,6 +276,23 @@ class TestTable:
 
         assert page.locator(".open-cell").count() == 0
 
+    def test_timeline(self, view):
+        """The opened row of a step on CUDA shows when the device computed and copied; other rows have no such bars."""
+        timeline = {"compute": [(0.0, 0.5), (0.75, 1.0)], "out": [(0.25, 0.5)]}
+        cells = [*made.strategies(), made.cell("drawn", 9, 2, timeline=timeline)]
+        page = view([made.measured(*cells)], f"#cell={SLUG}/drawn")
+            [made.measured(*made.strategies(), made.cell("drawn", 9, 2, timeline=timeline))], f"#cell={SLUG}/drawn"
+        )
+        drawn = page.locator(".timeline")
+
+        assert drawn.inner_text().split("\n")[0] == "What the device did in one step of 1000 ms, under the profiler"
+        assert drawn.locator("dt").all_inner_texts() == ["computes", "copies out"]
+        assert drawn.locator("dd").all_inner_texts() == ["750 ms", "250 ms"]
+        assert drawn.locator(".compute path").get_attribute("d") == "M0 0H500V10H0zM750 0H1000V10H750z"
+        page.locator("tr[data-cell='async'] button").click()
+        assert page.locator(".open-cell").count() == 2
+        assert drawn.count() == 1
+
     def test_figures_of_the_chart(self, view):
         """Ratio, quartiles and peak stand in the row as the records have them."""
         page = view([bench()])
