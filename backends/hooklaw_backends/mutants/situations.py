@@ -212,6 +212,16 @@ IN_PASS = (
     Situation("no-grad-pass", "in a pass under no_grad", lambda mutant, _: mutant.running("in_no_grad")),
     Situation("inner-pass", "in a pass inside a pass", lambda mutant, _: len(mutant.under_way) >= SECOND),
     Situation("in-two-passes", "in a pass inside two others", lambda mutant, _: len(mutant.under_way) >= THIRD),
+    Situation(
+        "inner-grad",
+        "in autograd.grad inside a pass",
+        lambda mutant, _: len(mutant.under_way) >= SECOND and mutant.running("verb") == "grad",
+    ),
+    Situation(
+        "backward-creating",
+        "in a backward that creates a graph",
+        lambda mutant, _: mutant.running("create_graph") and mutant.running("verb") == "backward",
+    ),
 )
 """Situations of a hook that runs in backward."""
 IN_FORWARD = (

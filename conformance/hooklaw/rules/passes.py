@@ -42,7 +42,11 @@ BACKWARDS = [
     Capability.GRAD_MODE,
 ]
 """What `backwards` needs."""
-INNER = [Capability.RETAIN_GRAPH, Capability.TENSOR_HOOKS]
+EVERY_PASS = [*PASSES, Capability.BACKWARD_CREATE_GRAPH]
+"""What `every_pass` needs."""
+INNER_BACKWARDS = [Capability.RETAIN_GRAPH, Capability.TENSOR_HOOKS]
+"""What `inner_backwards` needs."""
+INNER = [*INNER_BACKWARDS, Capability.AUTOGRAD_GRAD]
 """What `inside_a_pass` needs."""
 ROOTS = [Capability.BACKWARD_INPUTS, Capability.SEVERAL_ROOTS, Capability.GRADIENT_EDGES, Capability.EDGE_ROOTS]
 """What `roots` needs."""
@@ -75,23 +79,44 @@ def passes(backend: Backend) -> dict[str, Run]:
 def backwards(backend: Backend) -> dict[str, Run]:
     """Return passes that accumulate gradients and retain the graph."""
     found = {label: run for label, run in passes(backend).items() if label.startswith("backward")}
+    return {**found, **creating(backend)}
 
-    def creating(root: Any, x: Any) -> Any:
+
+def creating(backend: Backend) -> dict[str, Run]:
+    """Return a backward that creates a graph."""
+
+    def create(root: Any, x: Any) -> Any:
         with catch_warnings(action="ignore"):  # torch warns of the cycle of create_graph
             return _backward(backend, root, x, create_graph=True)
 
-    return {**found, "backward that creates a graph": creating}
+    return {"backward that creates a graph": create}
+
+
+def every_pass(backend: Backend) -> dict[str, Run]:
+    """Return the passes that retain the graph, and a backward that creates one."""
+    return {**passes(backend), **creating(backend)}
+
+
+def inner_backwards(backend: Backend) -> dict[str, Run]:
+    """Return a backward that a tensor hook runs during another backward, and one that it runs during two."""
+    run = passes(backend)["backward"]
+    return {
+        "backward inside a backward": partial(_inside, backend, 1, run),
+        "backward inside two others": partial(_inside, backend, 2, run),
+    }
 
 
 def inside_a_pass(backend: Backend) -> dict[str, Run]:
-    """Return a backward that a tensor hook runs during another backward, and one that it runs during two."""
+    """Return these, and an autograd.grad that a tensor hook runs during a backward."""
+    run = passes(backend)["autograd.grad"]
+    return {**inner_backwards(backend), "autograd.grad inside a backward": partial(_inside, backend, 1, run)}
 
-    def inside(passes: int, root: Any, x: Any) -> Any:
-        got = list[Any]()
-        _in_passes(backend, passes, lambda: got.append(_backward(backend, root, x, retain_graph=True)))()
-        return got[0] if got else None
 
-    return {"backward inside a backward": partial(inside, 1), "backward inside two others": partial(inside, 2)}
+def _inside(backend: Backend, times: int, run: Run, root: Any, x: Any) -> Any:
+    """Run a pass in a tensor hook during so many backwards, and return the leaf's gradient."""
+    got = list[Any]()
+    _in_passes(backend, times, lambda: got.append(run(root, x)))()
+    return got[0] if got else None
 
 
 def _in_passes(backend: Backend, times: int, act: Callable[[], Any]) -> Callable[[], Any]:

@@ -8,16 +8,16 @@ from hooklaw import Backend, Basis, Capability, Level, Trace, docstring, observe
 from hooklaw.rules.checkpoints import CHECKPOINT, WITH_OPTIONS
 from hooklaw.rules.hooks import UserError, leaf, zeros
 from hooklaw.rules.passes import (
+    EVERY_PASS,
     INNER,
-    PASSES,
     PLACES,
     ROOTS,
     THRICE,
     Run,
+    every_pass,
     everywhere,
     in_thread,
     inside_a_pass,
-    passes,
     roots,
 )
 
@@ -76,12 +76,12 @@ def recomputed_in(backend: Backend, trace: Trace, runs: dict[str, Run]) -> None:
     "save-on-cpu.every-pass",
     level=Level.MUST,
     sources=[SAVE_ON_CPU],
-    needs=[Capability.SAVE_ON_CPU, *PASSES],
+    needs=[Capability.SAVE_ON_CPU, *EVERY_PASS],
     mutants=["save-on-cpu-given-another-second-pass"],
 )
 def test_every_pass(backend: Backend, trace: Trace) -> None:
     """Each pass uses the tensors that save_on_cpu kept."""
-    kept_in(backend, trace, passes(backend), times=THRICE)
+    kept_in(backend, trace, every_pass(backend), times=THRICE)
 
 
 @rule(
@@ -133,12 +133,12 @@ def test_every_place(backend: Backend, trace: Trace) -> None:
     "checkpoint.context-fn.every-pass",
     level=Level.MUST,
     sources=[CONTEXTS],
-    needs=[*WITH_OPTIONS, *PASSES],
+    needs=[*WITH_OPTIONS, *EVERY_PASS],
     mutants=["recomputation-context-lost-no-grad-pass"],
 )
 def test_contexts_in_every_pass(backend: Backend, trace: Trace) -> None:
     """Each pass that recomputes a non-reentrant checkpoint does so in the second context of context_fn."""
-    recomputed_in(backend, trace, passes(backend))
+    recomputed_in(backend, trace, every_pass(backend))
 
 
 @rule(
@@ -194,7 +194,7 @@ def test_contexts_in_every_place(backend: Backend, trace: Trace) -> None:
     level=Level.SHOULD,
     basis=Basis.OBSERVED,
     sources=[observed("the error of a context reaches the caller of the checkpoint, or of the pass that recomputes")],
-    needs=[*WITH_OPTIONS, *PASSES, *ROOTS, *PLACES, Capability.MODULES, Capability.THREADS],
+    needs=[*WITH_OPTIONS, *EVERY_PASS, *ROOTS, *PLACES, Capability.MODULES, Capability.THREADS],
     mutants=["forward-context-lost-later"],
 )
 def test_errors_of_contexts(backend: Backend, trace: Trace) -> None:
@@ -219,7 +219,7 @@ def test_errors_of_contexts(backend: Backend, trace: Trace) -> None:
         place(lambda roots_of=roots_of: roots_of.append(made(leaf(backend), [], [None])))
         with trace.raises_type(UserError, "from the context"):
             backend.backward(roots_of[0])
-    for run in {**passes(backend), **roots(backend), **in_thread(backend)}.values():
+    for run in {**every_pass(backend), **roots(backend), **in_thread(backend)}.values():
         x = leaf(backend)
         with trace.raises_type(UserError, "from the context"):
             run(made(x, [], [None]), x)

@@ -13,7 +13,20 @@ from hooklaw.rules.hooks import (
     POST_ACCUMULATE,
     TENSOR,
 )
-from hooklaw.rules.passes import BACKWARDS, PASSES, ROOTS, backwards, fails_in, fails_late, in_thread, passes, roots
+from hooklaw.rules.passes import (
+    BACKWARDS,
+    EVERY_PASS,
+    PASSES,
+    ROOTS,
+    backwards,
+    creating,
+    every_pass,
+    fails_in,
+    fails_late,
+    in_thread,
+    passes,
+    roots,
+)
 
 REACHES = observed("the error of a hook reaches the caller of the pass as it is, and the next pass is like any other")
 
@@ -39,6 +52,19 @@ def test_tensor(backend: Backend, trace: Trace) -> None:
     """
     fails_in(backend, trace, TENSOR, passes(backend))
     fails_late(backend, trace, TENSOR)
+
+
+@rule(
+    "tensor-hook.exception.backward-create-graph",
+    level=Level.SHOULD,
+    basis=Basis.OBSERVED,
+    sources=[REACHES],
+    needs=[Capability.TENSOR_HOOKS, Capability.BACKWARD_CREATE_GRAPH],
+    mutants=["tensor-hook-swallowed-backward-creating"],
+)
+def test_tensor_in_backward_that_creates(backend: Backend, trace: Trace) -> None:
+    """An error of a tensor hook reaches the caller of a backward that creates a graph, and the next pass is right."""
+    fails_in(backend, trace, TENSOR, creating(backend))
 
 
 @rule(
@@ -111,10 +137,11 @@ def test_post_accumulate_in_every_root(backend: Backend, trace: Trace) -> None:
     level=Level.SHOULD,
     basis=Basis.OBSERVED,
     sources=[REACHES],
-    needs=[Capability.NODES, Capability.NODE_HOOKS, *PASSES],
+    needs=[Capability.NODES, Capability.NODE_HOOKS, *EVERY_PASS],
     mutants=[
         "node-pre-hook-swallowed-no-grad-pass",
         "node-pre-hook-swallowed-create-graph",
+        "node-pre-hook-swallowed-backward-creating",
         "node-pre-hook-swallowed-third",
         "node-pre-hook-swallowed-third-call",
         "node-pre-hook-twice-after-a-failure",
@@ -125,7 +152,7 @@ def test_node_pre(backend: Backend, trace: Trace) -> None:
 
     In each kind of pass; an error of the third hook in its third call too.
     """
-    fails_in(backend, trace, NODE_PRE, passes(backend))
+    fails_in(backend, trace, NODE_PRE, every_pass(backend))
     fails_late(backend, trace, NODE_PRE)
 
 
@@ -155,10 +182,11 @@ def test_node_pre_in_every_root(backend: Backend, trace: Trace) -> None:
     level=Level.SHOULD,
     basis=Basis.OBSERVED,
     sources=[REACHES],
-    needs=[Capability.NODES, Capability.NODE_HOOKS, *PASSES],
+    needs=[Capability.NODES, Capability.NODE_HOOKS, *EVERY_PASS],
     mutants=[
         "node-hook-swallowed-no-grad-pass",
         "node-hook-swallowed-create-graph",
+        "node-hook-swallowed-backward-creating",
         "node-hook-swallowed-third",
         "node-hook-swallowed-third-call",
         "node-hook-twice-after-a-failure",
@@ -169,7 +197,7 @@ def test_node(backend: Backend, trace: Trace) -> None:
 
     In each kind of pass; an error of the third hook in its third call too.
     """
-    fails_in(backend, trace, NODE, passes(backend))
+    fails_in(backend, trace, NODE, every_pass(backend))
     fails_late(backend, trace, NODE)
 
 
@@ -199,10 +227,11 @@ def test_node_in_every_root(backend: Backend, trace: Trace) -> None:
     level=Level.SHOULD,
     basis=Basis.OBSERVED,
     sources=[REACHES],
-    needs=[Capability.MULTI_GRAD, *PASSES],
+    needs=[Capability.MULTI_GRAD, *EVERY_PASS],
     mutants=[
         "multi-grad-hook-swallowed-no-grad-pass",
         "multi-grad-hook-swallowed-create-graph",
+        "multi-grad-hook-swallowed-backward-creating",
         "multi-grad-hook-swallowed-third",
         "multi-grad-hook-swallowed-third-call",
         "multi-grad-hook-twice-after-a-failure",
@@ -213,7 +242,7 @@ def test_multi_grad(backend: Backend, trace: Trace) -> None:
 
     In each kind of pass; an error of the third hook in its third call too.
     """
-    fails_in(backend, trace, MULTI_GRAD, passes(backend))
+    fails_in(backend, trace, MULTI_GRAD, every_pass(backend))
     fails_late(backend, trace, MULTI_GRAD)
 
 
@@ -243,10 +272,11 @@ def test_multi_grad_in_every_root(backend: Backend, trace: Trace) -> None:
     level=Level.SHOULD,
     basis=Basis.OBSERVED,
     sources=[REACHES],
-    needs=[Capability.MULTI_GRAD, *PASSES],
+    needs=[Capability.MULTI_GRAD, *EVERY_PASS],
     mutants=[
         "any-grad-hook-swallowed-no-grad-pass",
         "any-grad-hook-swallowed-create-graph",
+        "any-grad-hook-swallowed-backward-creating",
         "any-grad-hook-swallowed-third",
         "any-grad-hook-swallowed-third-call",
         "any-grad-hook-twice-after-a-failure",
@@ -257,7 +287,7 @@ def test_multi_grad_any(backend: Backend, trace: Trace) -> None:
 
     In each kind of pass; an error of the third hook in its third call too.
     """
-    fails_in(backend, trace, MULTI_GRAD_ANY, passes(backend))
+    fails_in(backend, trace, MULTI_GRAD_ANY, every_pass(backend))
     fails_late(backend, trace, MULTI_GRAD_ANY)
 
 
@@ -287,10 +317,11 @@ def test_multi_grad_any_in_every_root(backend: Backend, trace: Trace) -> None:
     level=Level.SHOULD,
     basis=Basis.OBSERVED,
     sources=[REACHES],
-    needs=[Capability.MODULES, Capability.MODULE_BACKWARD_PRE_HOOKS, *PASSES],
+    needs=[Capability.MODULES, Capability.MODULE_BACKWARD_PRE_HOOKS, *EVERY_PASS],
     mutants=[
         "backward-pre-hook-swallowed-no-grad-pass",
         "backward-pre-hook-swallowed-create-graph",
+        "backward-pre-hook-swallowed-backward-creating",
         "backward-pre-hook-swallowed-third",
         "backward-pre-hook-swallowed-third-call",
         "backward-pre-hook-twice-after-a-failure",
@@ -301,7 +332,7 @@ def test_backward_pre(backend: Backend, trace: Trace) -> None:
 
     In each kind of pass; an error of the third hook in its third call too.
     """
-    fails_in(backend, trace, BACKWARD_PRE, passes(backend))
+    fails_in(backend, trace, BACKWARD_PRE, every_pass(backend))
     fails_late(backend, trace, BACKWARD_PRE)
 
 
@@ -331,10 +362,11 @@ def test_backward_pre_in_every_root(backend: Backend, trace: Trace) -> None:
     level=Level.SHOULD,
     basis=Basis.OBSERVED,
     sources=[REACHES],
-    needs=[Capability.MODULES, Capability.MODULE_BACKWARD_HOOKS, *PASSES],
+    needs=[Capability.MODULES, Capability.MODULE_BACKWARD_HOOKS, *EVERY_PASS],
     mutants=[
         "backward-hook-swallowed-no-grad-pass",
         "backward-hook-swallowed-create-graph",
+        "backward-hook-swallowed-backward-creating",
         "backward-hook-swallowed-third",
         "backward-hook-swallowed-third-call",
         "backward-hook-twice-after-a-failure",
@@ -345,7 +377,7 @@ def test_backward(backend: Backend, trace: Trace) -> None:
 
     In each kind of pass; an error of the third hook in its third call too.
     """
-    fails_in(backend, trace, BACKWARD, passes(backend))
+    fails_in(backend, trace, BACKWARD, every_pass(backend))
     fails_late(backend, trace, BACKWARD)
 
 
@@ -375,10 +407,11 @@ def test_backward_in_every_root(backend: Backend, trace: Trace) -> None:
     level=Level.SHOULD,
     basis=Basis.OBSERVED,
     sources=[REACHES],
-    needs=[Capability.MODULES, Capability.MODULE_BACKWARD_PRE_HOOKS, Capability.GLOBAL_MODULE_HOOKS, *PASSES],
+    needs=[Capability.MODULES, Capability.MODULE_BACKWARD_PRE_HOOKS, Capability.GLOBAL_MODULE_HOOKS, *EVERY_PASS],
     mutants=[
         "global-backward-pre-hook-swallowed-no-grad-pass",
         "global-backward-pre-hook-swallowed-create-graph",
+        "global-backward-pre-hook-swallowed-backward-creating",
         "global-backward-pre-hook-swallowed-third",
         "global-backward-pre-hook-swallowed-third-call",
         "global-backward-pre-hook-twice-after-a-failure",
@@ -389,7 +422,7 @@ def test_global_backward_pre(backend: Backend, trace: Trace) -> None:
 
     In each kind of pass; an error of the third hook in its third call too.
     """
-    fails_in(backend, trace, GLOBAL_BACKWARD_PRE, passes(backend))
+    fails_in(backend, trace, GLOBAL_BACKWARD_PRE, every_pass(backend))
     fails_late(backend, trace, GLOBAL_BACKWARD_PRE)
 
 
@@ -425,10 +458,11 @@ def test_global_backward_pre_in_every_root(backend: Backend, trace: Trace) -> No
     level=Level.SHOULD,
     basis=Basis.OBSERVED,
     sources=[REACHES],
-    needs=[Capability.MODULES, Capability.MODULE_BACKWARD_HOOKS, Capability.GLOBAL_MODULE_HOOKS, *PASSES],
+    needs=[Capability.MODULES, Capability.MODULE_BACKWARD_HOOKS, Capability.GLOBAL_MODULE_HOOKS, *EVERY_PASS],
     mutants=[
         "global-backward-hook-swallowed-no-grad-pass",
         "global-backward-hook-swallowed-create-graph",
+        "global-backward-hook-swallowed-backward-creating",
         "global-backward-hook-swallowed-third",
         "global-backward-hook-swallowed-third-call",
         "global-backward-hook-twice-after-a-failure",
@@ -439,7 +473,7 @@ def test_global_backward(backend: Backend, trace: Trace) -> None:
 
     In each kind of pass; an error of the third hook in its third call too.
     """
-    fails_in(backend, trace, GLOBAL_BACKWARD, passes(backend))
+    fails_in(backend, trace, GLOBAL_BACKWARD, every_pass(backend))
     fails_late(backend, trace, GLOBAL_BACKWARD)
 
 

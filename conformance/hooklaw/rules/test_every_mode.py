@@ -13,7 +13,7 @@ from hooklaw.rules.hooks import (
     POST_ACCUMULATE,
     TENSOR,
 )
-from hooklaw.rules.passes import BACKWARDS, PASSES, ROOTS, backwards, in_thread, modes_in, passes, roots
+from hooklaw.rules.passes import BACKWARDS, EVERY_PASS, ROOTS, backwards, every_pass, in_thread, modes_in, roots
 
 DURING_BACKWARD = docstring("torch.Tensor.register_post_accumulate_grad_hook").sentence(10)
 
@@ -22,7 +22,7 @@ DURING_BACKWARD = docstring("torch.Tensor.register_post_accumulate_grad_hook").s
     "tensor-hook.mode.every-pass",
     level=Level.MUST,
     sources=[DURING_BACKWARD],
-    needs=[Capability.TENSOR_HOOKS, *PASSES, *ROOTS, Capability.THREADS],
+    needs=[Capability.TENSOR_HOOKS, *EVERY_PASS, *ROOTS, Capability.THREADS],
     mutants=[
         "tensor-hook-in-wrong-mode-create-graph",
         "tensor-hook-in-wrong-mode-no-grad-pass",
@@ -34,7 +34,7 @@ def test_tensor(backend: Backend, trace: Trace) -> None:
 
     The docstring says it of post-accumulate-grad hooks, because they run during the backward pass.
     """
-    modes_in(backend, trace, TENSOR, {**passes(backend), **roots(backend), **in_thread(backend)})
+    modes_in(backend, trace, TENSOR, {**every_pass(backend), **roots(backend), **in_thread(backend)})
 
 
 @rule(
@@ -60,9 +60,10 @@ def test_post_accumulate(backend: Backend, trace: Trace) -> None:
     "node-prehook.mode.every-pass",
     level=Level.MUST,
     sources=[DURING_BACKWARD],
-    needs=[Capability.NODES, Capability.NODE_HOOKS, *PASSES, *ROOTS, Capability.THREADS],
+    needs=[Capability.NODES, Capability.NODE_HOOKS, *EVERY_PASS, *ROOTS, Capability.THREADS],
     mutants=[
         "node-pre-hook-in-wrong-mode-create-graph",
+        "node-pre-hook-in-wrong-mode-backward-creating",
         "node-pre-hook-in-wrong-mode-no-grad-pass",
         "node-pre-hook-in-wrong-mode-several-roots",
     ],
@@ -72,16 +73,17 @@ def test_node_pre(backend: Backend, trace: Trace) -> None:
 
     The docstring says it of post-accumulate-grad hooks, because they run during the backward pass.
     """
-    modes_in(backend, trace, NODE_PRE, {**passes(backend), **roots(backend), **in_thread(backend)})
+    modes_in(backend, trace, NODE_PRE, {**every_pass(backend), **roots(backend), **in_thread(backend)})
 
 
 @rule(
     "node-hook.mode.every-pass",
     level=Level.MUST,
     sources=[DURING_BACKWARD],
-    needs=[Capability.NODES, Capability.NODE_HOOKS, *PASSES, *ROOTS, Capability.THREADS],
+    needs=[Capability.NODES, Capability.NODE_HOOKS, *EVERY_PASS, *ROOTS, Capability.THREADS],
     mutants=[
         "node-hook-in-wrong-mode-create-graph",
+        "node-hook-in-wrong-mode-backward-creating",
         "node-hook-in-wrong-mode-no-grad-pass",
         "node-hook-in-wrong-mode-several-roots",
     ],
@@ -91,16 +93,17 @@ def test_node(backend: Backend, trace: Trace) -> None:
 
     The docstring says it of post-accumulate-grad hooks, because they run during the backward pass.
     """
-    modes_in(backend, trace, NODE, {**passes(backend), **roots(backend), **in_thread(backend)})
+    modes_in(backend, trace, NODE, {**every_pass(backend), **roots(backend), **in_thread(backend)})
 
 
 @rule(
     "multi-grad.all.mode.every-pass",
     level=Level.MUST,
     sources=[DURING_BACKWARD],
-    needs=[Capability.MULTI_GRAD, *PASSES, *ROOTS, Capability.THREADS],
+    needs=[Capability.MULTI_GRAD, *EVERY_PASS, *ROOTS, Capability.THREADS],
     mutants=[
         "multi-grad-hook-in-wrong-mode-create-graph",
+        "multi-grad-hook-in-wrong-mode-backward-creating",
         "multi-grad-hook-in-wrong-mode-no-grad-pass",
         "multi-grad-hook-in-wrong-mode-several-roots",
     ],
@@ -110,16 +113,17 @@ def test_multi_grad(backend: Backend, trace: Trace) -> None:
 
     The docstring says it of post-accumulate-grad hooks, because they run during the backward pass.
     """
-    modes_in(backend, trace, MULTI_GRAD, {**passes(backend), **roots(backend), **in_thread(backend)})
+    modes_in(backend, trace, MULTI_GRAD, {**every_pass(backend), **roots(backend), **in_thread(backend)})
 
 
 @rule(
     "multi-grad.any.mode.every-pass",
     level=Level.MUST,
     sources=[DURING_BACKWARD],
-    needs=[Capability.MULTI_GRAD, *PASSES, *ROOTS, Capability.THREADS],
+    needs=[Capability.MULTI_GRAD, *EVERY_PASS, *ROOTS, Capability.THREADS],
     mutants=[
         "any-grad-hook-in-wrong-mode-create-graph",
+        "any-grad-hook-in-wrong-mode-backward-creating",
         "any-grad-hook-in-wrong-mode-no-grad-pass",
         "any-grad-hook-in-wrong-mode-several-roots",
     ],
@@ -129,16 +133,17 @@ def test_multi_grad_any(backend: Backend, trace: Trace) -> None:
 
     The docstring says it of post-accumulate-grad hooks, because they run during the backward pass.
     """
-    modes_in(backend, trace, MULTI_GRAD_ANY, {**passes(backend), **roots(backend), **in_thread(backend)})
+    modes_in(backend, trace, MULTI_GRAD_ANY, {**every_pass(backend), **roots(backend), **in_thread(backend)})
 
 
 @rule(
     "module.full-backward-pre.mode.every-pass",
     level=Level.MUST,
     sources=[DURING_BACKWARD],
-    needs=[Capability.MODULES, Capability.MODULE_BACKWARD_PRE_HOOKS, *PASSES, *ROOTS, Capability.THREADS],
+    needs=[Capability.MODULES, Capability.MODULE_BACKWARD_PRE_HOOKS, *EVERY_PASS, *ROOTS, Capability.THREADS],
     mutants=[
         "backward-pre-hook-in-wrong-mode-create-graph",
+        "backward-pre-hook-in-wrong-mode-backward-creating",
         "backward-pre-hook-in-wrong-mode-no-grad-pass",
         "backward-pre-hook-in-wrong-mode-several-roots",
     ],
@@ -148,16 +153,17 @@ def test_backward_pre(backend: Backend, trace: Trace) -> None:
 
     The docstring says it of post-accumulate-grad hooks, because they run during the backward pass.
     """
-    modes_in(backend, trace, BACKWARD_PRE, {**passes(backend), **roots(backend), **in_thread(backend)})
+    modes_in(backend, trace, BACKWARD_PRE, {**every_pass(backend), **roots(backend), **in_thread(backend)})
 
 
 @rule(
     "module.full-backward.mode.every-pass",
     level=Level.MUST,
     sources=[DURING_BACKWARD],
-    needs=[Capability.MODULES, Capability.MODULE_BACKWARD_HOOKS, *PASSES, *ROOTS, Capability.THREADS],
+    needs=[Capability.MODULES, Capability.MODULE_BACKWARD_HOOKS, *EVERY_PASS, *ROOTS, Capability.THREADS],
     mutants=[
         "backward-hook-in-wrong-mode-create-graph",
+        "backward-hook-in-wrong-mode-backward-creating",
         "backward-hook-in-wrong-mode-no-grad-pass",
         "backward-hook-in-wrong-mode-several-roots",
     ],
@@ -167,7 +173,7 @@ def test_backward(backend: Backend, trace: Trace) -> None:
 
     The docstring says it of post-accumulate-grad hooks, because they run during the backward pass.
     """
-    modes_in(backend, trace, BACKWARD, {**passes(backend), **roots(backend), **in_thread(backend)})
+    modes_in(backend, trace, BACKWARD, {**every_pass(backend), **roots(backend), **in_thread(backend)})
 
 
 @rule(
@@ -178,12 +184,13 @@ def test_backward(backend: Backend, trace: Trace) -> None:
         Capability.MODULES,
         Capability.MODULE_BACKWARD_PRE_HOOKS,
         Capability.GLOBAL_MODULE_HOOKS,
-        *PASSES,
+        *EVERY_PASS,
         *ROOTS,
         Capability.THREADS,
     ],
     mutants=[
         "global-backward-pre-hook-in-wrong-mode-create-graph",
+        "global-backward-pre-hook-in-wrong-mode-backward-creating",
         "global-backward-pre-hook-in-wrong-mode-no-grad-pass",
         "global-backward-pre-hook-in-wrong-mode-several-roots",
     ],
@@ -193,7 +200,7 @@ def test_global_backward_pre(backend: Backend, trace: Trace) -> None:
 
     The docstring says it of post-accumulate-grad hooks, because they run during the backward pass.
     """
-    modes_in(backend, trace, GLOBAL_BACKWARD_PRE, {**passes(backend), **roots(backend), **in_thread(backend)})
+    modes_in(backend, trace, GLOBAL_BACKWARD_PRE, {**every_pass(backend), **roots(backend), **in_thread(backend)})
 
 
 @rule(
@@ -204,12 +211,13 @@ def test_global_backward_pre(backend: Backend, trace: Trace) -> None:
         Capability.MODULES,
         Capability.MODULE_BACKWARD_HOOKS,
         Capability.GLOBAL_MODULE_HOOKS,
-        *PASSES,
+        *EVERY_PASS,
         *ROOTS,
         Capability.THREADS,
     ],
     mutants=[
         "global-backward-hook-in-wrong-mode-create-graph",
+        "global-backward-hook-in-wrong-mode-backward-creating",
         "global-backward-hook-in-wrong-mode-no-grad-pass",
         "global-backward-hook-in-wrong-mode-several-roots",
     ],
@@ -219,4 +227,4 @@ def test_global_backward(backend: Backend, trace: Trace) -> None:
 
     The docstring says it of post-accumulate-grad hooks, because they run during the backward pass.
     """
-    modes_in(backend, trace, GLOBAL_BACKWARD, {**passes(backend), **roots(backend), **in_thread(backend)})
+    modes_in(backend, trace, GLOBAL_BACKWARD, {**every_pass(backend), **roots(backend), **in_thread(backend)})

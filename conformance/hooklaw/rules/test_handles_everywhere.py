@@ -98,7 +98,7 @@ def removed_everywhere(backend: Backend, trace: Trace, *kinds: Kind) -> None:
     ],
 )
 def test_tensor(backend: Backend, trace: Trace) -> None:
-    """The handle of a tensor hook removes this hook, and no other, no matter what is under way when it does.
+    """The handle of a tensor hook removes this hook, and no other, wherever it is removed.
 
     In no_grad, during another pass, in a checkpointed function, in the forward of a module, under saved-tensor hooks,
     in another thread, and after a backward that failed; whether the hook has run or not.
@@ -126,7 +126,7 @@ def test_tensor(backend: Backend, trace: Trace) -> None:
     ],
 )
 def test_node(backend: Backend, trace: Trace) -> None:
-    """The handle of a hook on a leaf, a Node or several tensors removes this hook, and no other, wherever it does."""
+    """The handle of a hook on a leaf, Node or several tensors removes this hook, no other, wherever it is removed."""
     removed_everywhere(backend, trace, POST_ACCUMULATE, NODE_PRE, NODE, MULTI_GRAD, MULTI_GRAD_ANY)
 
 
@@ -143,7 +143,7 @@ def test_node(backend: Backend, trace: Trace) -> None:
     ],
 )
 def test_module(backend: Backend, trace: Trace) -> None:
-    """The handle of a module's hook removes this hook, and no other, no matter what is under way when it does."""
+    """The handle of a module's hook removes this hook, and no other, wherever it is removed."""
     removed_everywhere(backend, trace, FORWARD_PRE, FORWARD, BACKWARD_PRE, BACKWARD)
 
 
@@ -165,5 +165,5 @@ def test_module(backend: Backend, trace: Trace) -> None:
     ],
 )
 def test_all_modules(backend: Backend, trace: Trace) -> None:
-    """The handle of a hook on all modules removes this hook, and no other, no matter what is under way when it does."""
+    """The handle of a hook on all modules removes this hook, and no other, wherever it is removed."""
     removed_everywhere(backend, trace, GLOBAL_FORWARD_PRE, GLOBAL_FORWARD, GLOBAL_BACKWARD_PRE, GLOBAL_BACKWARD)

@@ -14,16 +14,26 @@ from hooklaw.rules.hooks import (
     TENSOR,
     Kind,
 )
-from hooklaw.rules.passes import INNER, THRICE, fails_in, inside_a_pass, modes_in, runs_in
+from hooklaw.rules.passes import (
+    INNER,
+    INNER_BACKWARDS,
+    THRICE,
+    Run,
+    fails_in,
+    inner_backwards,
+    inside_a_pass,
+    modes_in,
+    runs_in,
+)
 
 DURING_BACKWARD = docstring("torch.Tensor.register_post_accumulate_grad_hook").sentence(10)
 REACHES = observed("the error of a hook in an inner pass reaches the caller of the outer one")
 
 
-def runs_inside(backend: Backend, trace: Trace, kind: Kind) -> None:
-    """Expect a hook to run once in each inner pass, with grad mode off."""
-    runs_in(backend, trace, kind, inside_a_pass(backend), times=THRICE)
-    modes_in(backend, trace, kind, inside_a_pass(backend))
+def runs_inside(backend: Backend, trace: Trace, kind: Kind, runs: dict[str, Run]) -> None:
+    """Expect a hook to run once in each of these inner passes, with grad mode off."""
+    runs_in(backend, trace, kind, runs, times=THRICE)
+    modes_in(backend, trace, kind, runs)
 
 
 @rule(
@@ -33,6 +43,7 @@ def runs_inside(backend: Backend, trace: Trace, kind: Kind) -> None:
     needs=[Capability.TENSOR_HOOKS, *INNER],
     mutants=[
         "tensor-hook-lost-inner-pass",
+        "tensor-hook-lost-inner-grad",
         "tensor-hook-twice-inner-pass",
         "tensor-hook-in-wrong-mode-inner-pass",
         "tensor-hook-ignored-inner-pass",
@@ -40,7 +51,7 @@ def runs_inside(backend: Backend, trace: Trace, kind: Kind) -> None:
 )
 def test_tensor(backend: Backend, trace: Trace) -> None:
     """Inside another pass a tensor hook runs once, with grad mode off, and its result is used."""
-    runs_inside(backend, trace, TENSOR)
+    runs_inside(backend, trace, TENSOR, inside_a_pass(backend))
 
 
 @rule(
@@ -49,7 +60,7 @@ def test_tensor(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[REACHES],
     needs=[Capability.TENSOR_HOOKS, *INNER],
-    mutants=["tensor-hook-swallowed-inner-pass"],
+    mutants=["tensor-hook-swallowed-inner-pass", "tensor-hook-swallowed-inner-grad"],
 )
 def test_error_of_tensor(backend: Backend, trace: Trace) -> None:
     """An error of a tensor hook in an inner pass reaches the caller of the outer pass."""
@@ -60,7 +71,7 @@ def test_error_of_tensor(backend: Backend, trace: Trace) -> None:
     "post-acc.fire.inside-a-pass",
     level=Level.MUST,
     sources=[docstring("torch.Tensor.register_post_accumulate_grad_hook").sentence(2), DURING_BACKWARD],
-    needs=[Capability.POST_ACCUMULATE, *INNER],
+    needs=[Capability.POST_ACCUMULATE, *INNER_BACKWARDS],
     mutants=[
         "post-accumulate-hook-lost-inner-pass",
         "post-accumulate-hook-twice-inner-pass",
@@ -69,7 +80,7 @@ def test_error_of_tensor(backend: Backend, trace: Trace) -> None:
 )
 def test_post_accumulate(backend: Backend, trace: Trace) -> None:
     """Inside another pass a post-accumulate-grad hook runs once, with grad mode off."""
-    runs_inside(backend, trace, POST_ACCUMULATE)
+    runs_inside(backend, trace, POST_ACCUMULATE, inner_backwards(backend))
 
 
 @rule(
@@ -77,12 +88,12 @@ def test_post_accumulate(backend: Backend, trace: Trace) -> None:
     level=Level.SHOULD,
     basis=Basis.OBSERVED,
     sources=[REACHES],
-    needs=[Capability.POST_ACCUMULATE, *INNER],
+    needs=[Capability.POST_ACCUMULATE, *INNER_BACKWARDS],
     mutants=["post-accumulate-hook-swallowed-inner-pass"],
 )
 def test_error_of_post_accumulate(backend: Backend, trace: Trace) -> None:
     """An error of a post-accumulate-grad hook in an inner pass reaches the caller of the outer pass."""
-    fails_in(backend, trace, POST_ACCUMULATE, inside_a_pass(backend))
+    fails_in(backend, trace, POST_ACCUMULATE, inner_backwards(backend))
 
 
 @rule(
@@ -92,6 +103,7 @@ def test_error_of_post_accumulate(backend: Backend, trace: Trace) -> None:
     needs=[Capability.NODES, Capability.NODE_HOOKS, *INNER],
     mutants=[
         "node-pre-hook-lost-inner-pass",
+        "node-pre-hook-lost-inner-grad",
         "node-pre-hook-twice-inner-pass",
         "node-pre-hook-in-wrong-mode-inner-pass",
         "node-pre-hook-ignored-inner-pass",
@@ -99,7 +111,7 @@ def test_error_of_post_accumulate(backend: Backend, trace: Trace) -> None:
 )
 def test_node_pre(backend: Backend, trace: Trace) -> None:
     """Inside another pass a Node pre-hook runs once, with grad mode off, and its result is used."""
-    runs_inside(backend, trace, NODE_PRE)
+    runs_inside(backend, trace, NODE_PRE, inside_a_pass(backend))
 
 
 @rule(
@@ -108,7 +120,7 @@ def test_node_pre(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[REACHES],
     needs=[Capability.NODES, Capability.NODE_HOOKS, *INNER],
-    mutants=["node-pre-hook-swallowed-inner-pass"],
+    mutants=["node-pre-hook-swallowed-inner-pass", "node-pre-hook-swallowed-inner-grad"],
 )
 def test_error_of_node_pre(backend: Backend, trace: Trace) -> None:
     """An error of a Node pre-hook in an inner pass reaches the caller of the outer pass."""
@@ -122,6 +134,7 @@ def test_error_of_node_pre(backend: Backend, trace: Trace) -> None:
     needs=[Capability.NODES, Capability.NODE_HOOKS, *INNER],
     mutants=[
         "node-hook-lost-inner-pass",
+        "node-hook-lost-inner-grad",
         "node-hook-twice-inner-pass",
         "node-hook-in-wrong-mode-inner-pass",
         "node-hook-ignored-inner-pass",
@@ -129,7 +142,7 @@ def test_error_of_node_pre(backend: Backend, trace: Trace) -> None:
 )
 def test_node(backend: Backend, trace: Trace) -> None:
     """Inside another pass a Node hook runs once, with grad mode off, and its result is used."""
-    runs_inside(backend, trace, NODE)
+    runs_inside(backend, trace, NODE, inside_a_pass(backend))
 
 
 @rule(
@@ -138,7 +151,7 @@ def test_node(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[REACHES],
     needs=[Capability.NODES, Capability.NODE_HOOKS, *INNER],
-    mutants=["node-hook-swallowed-inner-pass"],
+    mutants=["node-hook-swallowed-inner-pass", "node-hook-swallowed-inner-grad"],
 )
 def test_error_of_node(backend: Backend, trace: Trace) -> None:
     """An error of a Node hook in an inner pass reaches the caller of the outer pass."""
@@ -152,13 +165,14 @@ def test_error_of_node(backend: Backend, trace: Trace) -> None:
     needs=[Capability.MULTI_GRAD, *INNER],
     mutants=[
         "multi-grad-hook-lost-inner-pass",
+        "multi-grad-hook-lost-inner-grad",
         "multi-grad-hook-twice-inner-pass",
         "multi-grad-hook-in-wrong-mode-inner-pass",
     ],
 )
 def test_multi_grad(backend: Backend, trace: Trace) -> None:
     """Inside another pass a multi-grad hook runs once, with grad mode off."""
-    runs_inside(backend, trace, MULTI_GRAD)
+    runs_inside(backend, trace, MULTI_GRAD, inside_a_pass(backend))
 
 
 @rule(
@@ -167,7 +181,7 @@ def test_multi_grad(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[REACHES],
     needs=[Capability.MULTI_GRAD, *INNER],
-    mutants=["multi-grad-hook-swallowed-inner-pass"],
+    mutants=["multi-grad-hook-swallowed-inner-pass", "multi-grad-hook-swallowed-inner-grad"],
 )
 def test_error_of_multi_grad(backend: Backend, trace: Trace) -> None:
     """An error of a multi-grad hook in an inner pass reaches the caller of the outer pass."""
@@ -181,13 +195,14 @@ def test_error_of_multi_grad(backend: Backend, trace: Trace) -> None:
     needs=[Capability.MULTI_GRAD, *INNER],
     mutants=[
         "any-grad-hook-lost-inner-pass",
+        "any-grad-hook-lost-inner-grad",
         "any-grad-hook-twice-inner-pass",
         "any-grad-hook-in-wrong-mode-inner-pass",
     ],
 )
 def test_multi_grad_any(backend: Backend, trace: Trace) -> None:
     """Inside another pass a multi-grad hook in mode any runs once, with grad mode off."""
-    runs_inside(backend, trace, MULTI_GRAD_ANY)
+    runs_inside(backend, trace, MULTI_GRAD_ANY, inside_a_pass(backend))
 
 
 @rule(
@@ -196,7 +211,7 @@ def test_multi_grad_any(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[REACHES],
     needs=[Capability.MULTI_GRAD, *INNER],
-    mutants=["any-grad-hook-swallowed-inner-pass"],
+    mutants=["any-grad-hook-swallowed-inner-pass", "any-grad-hook-swallowed-inner-grad"],
 )
 def test_error_of_multi_grad_any(backend: Backend, trace: Trace) -> None:
     """An error of a multi-grad hook in mode any in an inner pass reaches the caller of the outer pass."""
@@ -210,6 +225,7 @@ def test_error_of_multi_grad_any(backend: Backend, trace: Trace) -> None:
     needs=[Capability.MODULES, Capability.MODULE_BACKWARD_PRE_HOOKS, *INNER],
     mutants=[
         "backward-pre-hook-lost-inner-pass",
+        "backward-pre-hook-lost-inner-grad",
         "backward-pre-hook-twice-inner-pass",
         "backward-pre-hook-in-wrong-mode-inner-pass",
         "backward-pre-hook-ignored-inner-pass",
@@ -217,7 +233,7 @@ def test_error_of_multi_grad_any(backend: Backend, trace: Trace) -> None:
 )
 def test_backward_pre(backend: Backend, trace: Trace) -> None:
     """Inside another pass a module's backward pre-hook runs once, with grad mode off, and its result is used."""
-    runs_inside(backend, trace, BACKWARD_PRE)
+    runs_inside(backend, trace, BACKWARD_PRE, inside_a_pass(backend))
 
 
 @rule(
@@ -226,7 +242,7 @@ def test_backward_pre(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[REACHES],
     needs=[Capability.MODULES, Capability.MODULE_BACKWARD_PRE_HOOKS, *INNER],
-    mutants=["backward-pre-hook-swallowed-inner-pass"],
+    mutants=["backward-pre-hook-swallowed-inner-pass", "backward-pre-hook-swallowed-inner-grad"],
 )
 def test_error_of_backward_pre(backend: Backend, trace: Trace) -> None:
     """An error of a module's backward pre-hook in an inner pass reaches the caller of the outer pass."""
@@ -240,6 +256,7 @@ def test_error_of_backward_pre(backend: Backend, trace: Trace) -> None:
     needs=[Capability.MODULES, Capability.MODULE_BACKWARD_HOOKS, *INNER],
     mutants=[
         "backward-hook-lost-inner-pass",
+        "backward-hook-lost-inner-grad",
         "backward-hook-twice-inner-pass",
         "backward-hook-in-wrong-mode-inner-pass",
         "backward-hook-ignored-inner-pass",
@@ -247,7 +264,7 @@ def test_error_of_backward_pre(backend: Backend, trace: Trace) -> None:
 )
 def test_backward(backend: Backend, trace: Trace) -> None:
     """Inside another pass a module's backward hook runs once, with grad mode off, and its result is used."""
-    runs_inside(backend, trace, BACKWARD)
+    runs_inside(backend, trace, BACKWARD, inside_a_pass(backend))
 
 
 @rule(
@@ -256,7 +273,7 @@ def test_backward(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[REACHES],
     needs=[Capability.MODULES, Capability.MODULE_BACKWARD_HOOKS, *INNER],
-    mutants=["backward-hook-swallowed-inner-pass"],
+    mutants=["backward-hook-swallowed-inner-pass", "backward-hook-swallowed-inner-grad"],
 )
 def test_error_of_backward(backend: Backend, trace: Trace) -> None:
     """An error of a module's backward hook in an inner pass reaches the caller of the outer pass."""
@@ -273,6 +290,7 @@ def test_error_of_backward(backend: Backend, trace: Trace) -> None:
     needs=[Capability.MODULES, Capability.MODULE_BACKWARD_PRE_HOOKS, Capability.GLOBAL_MODULE_HOOKS, *INNER],
     mutants=[
         "global-backward-pre-hook-lost-inner-pass",
+        "global-backward-pre-hook-lost-inner-grad",
         "global-backward-pre-hook-twice-inner-pass",
         "global-backward-pre-hook-in-wrong-mode-inner-pass",
         "global-backward-pre-hook-ignored-inner-pass",
@@ -280,7 +298,7 @@ def test_error_of_backward(backend: Backend, trace: Trace) -> None:
 )
 def test_global_backward_pre(backend: Backend, trace: Trace) -> None:
     """Inside another pass a backward pre-hook on all modules runs once, with grad mode off, and its result is used."""
-    runs_inside(backend, trace, GLOBAL_BACKWARD_PRE)
+    runs_inside(backend, trace, GLOBAL_BACKWARD_PRE, inside_a_pass(backend))
 
 
 @rule(
@@ -289,7 +307,7 @@ def test_global_backward_pre(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[REACHES],
     needs=[Capability.MODULES, Capability.MODULE_BACKWARD_PRE_HOOKS, Capability.GLOBAL_MODULE_HOOKS, *INNER],
-    mutants=["global-backward-pre-hook-swallowed-inner-pass"],
+    mutants=["global-backward-pre-hook-swallowed-inner-pass", "global-backward-pre-hook-swallowed-inner-grad"],
 )
 def test_error_of_global_backward_pre(backend: Backend, trace: Trace) -> None:
     """An error of a backward pre-hook on all modules in an inner pass reaches the caller of the outer pass."""
@@ -303,6 +321,7 @@ def test_error_of_global_backward_pre(backend: Backend, trace: Trace) -> None:
     needs=[Capability.MODULES, Capability.MODULE_BACKWARD_HOOKS, Capability.GLOBAL_MODULE_HOOKS, *INNER],
     mutants=[
         "global-backward-hook-lost-inner-pass",
+        "global-backward-hook-lost-inner-grad",
         "global-backward-hook-twice-inner-pass",
         "global-backward-hook-in-wrong-mode-inner-pass",
         "global-backward-hook-ignored-inner-pass",
@@ -310,7 +329,7 @@ def test_error_of_global_backward_pre(backend: Backend, trace: Trace) -> None:
 )
 def test_global_backward(backend: Backend, trace: Trace) -> None:
     """Inside another pass a backward hook on all modules runs once, with grad mode off, and its result is used."""
-    runs_inside(backend, trace, GLOBAL_BACKWARD)
+    runs_inside(backend, trace, GLOBAL_BACKWARD, inside_a_pass(backend))
 
 
 @rule(
@@ -319,7 +338,7 @@ def test_global_backward(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[REACHES],
     needs=[Capability.MODULES, Capability.MODULE_BACKWARD_HOOKS, Capability.GLOBAL_MODULE_HOOKS, *INNER],
-    mutants=["global-backward-hook-swallowed-inner-pass"],
+    mutants=["global-backward-hook-swallowed-inner-pass", "global-backward-hook-swallowed-inner-grad"],
 )
 def test_error_of_global_backward(backend: Backend, trace: Trace) -> None:
     """An error of a backward hook on all modules in an inner pass reaches the caller of the outer pass."""

@@ -6,7 +6,7 @@ from typing import Any
 
 from hooklaw import Backend, Basis, Capability, Level, Trace, notes, observed, rule
 from hooklaw.rules.hooks import UserError, zeros
-from hooklaw.rules.passes import EVERYWHERE, PASSES, ROOTS, THRICE, Run, everywhere, in_thread, passes, roots
+from hooklaw.rules.passes import EVERY_PASS, EVERYWHERE, ROOTS, THRICE, Run, every_pass, everywhere, in_thread, roots
 
 ONE_SAVED_TENSOR = notes("autograd", "registering-hooks-for-a-saved-tensor")
 DEFAULT_HOOKS = notes("autograd", "registering-default-hooks-for-saved-tensors")
@@ -28,7 +28,7 @@ def give_pair(backend: Backend, y: Any, pack: Callable[[Any], Any], unpack: Call
     "saved-tensor.per-tensor.every-pass",
     level=Level.MUST,
     sources=[ONE_SAVED_TENSOR.sentence(4)],
-    needs=[*REGISTER, *PASSES, *ROOTS, Capability.THREADS],
+    needs=[*REGISTER, *EVERY_PASS, *ROOTS, Capability.THREADS],
     mutants=["per-tensor-hooks-ignored-by-autograd-grad"],
     except_under={"packed": "the saved tensor already has the condition's pair of hooks"},
 )
@@ -49,7 +49,7 @@ def test_own_pair_in_every_pass(backend: Backend, trace: Trace) -> None:
                 trace.log(label, run(root, x))
                 trace.expect("unpack", (label, [10.0, 10.0]))
 
-    unpacks_in(passes(backend), THRICE)
+    unpacks_in(every_pass(backend), THRICE)
     unpacks_in({**roots(backend), **in_thread(backend)}, 1)
 
 
@@ -133,7 +133,7 @@ def test_no_grad_in_every_place(backend: Backend, trace: Trace) -> None:
     level=Level.SHOULD,
     basis=Basis.OBSERVED,
     sources=[observed("the error of an unpack hook reaches the caller of any pass")],
-    needs=[Capability.SAVED_TENSOR_HOOKS, *PASSES, *ROOTS, Capability.THREADS],
+    needs=[Capability.SAVED_TENSOR_HOOKS, *EVERY_PASS, *ROOTS, Capability.THREADS],
     mutants=["exceptions-of-unpack-in-autograd-grad-swallowed"],
 )
 def test_errors_in_every_pass(backend: Backend, trace: Trace) -> None:
@@ -142,7 +142,7 @@ def test_errors_in_every_pass(backend: Backend, trace: Trace) -> None:
     In backward and autograd.grad, in no_grad, with create_graph, with inputs, from two roots,
     from a gradient edge, and in another thread.
     """
-    for run in {**passes(backend), **roots(backend), **in_thread(backend)}.values():
+    for run in {**every_pass(backend), **roots(backend), **in_thread(backend)}.values():
         x = zeros(backend)
         with backend.saved_tensors_hooks(backend.detach, fail):
             y = backend.call(backend.exp, x)
@@ -156,7 +156,7 @@ def test_errors_in_every_pass(backend: Backend, trace: Trace) -> None:
     level=Level.SHOULD,
     basis=Basis.OBSERVED,
     sources=[observed("an error of a saved tensor's own pair reaches the caller of the registration or of the pass")],
-    needs=[*REGISTER, *PASSES, *ROOTS, Capability.THREADS],
+    needs=[*REGISTER, *EVERY_PASS, *ROOTS, Capability.THREADS],
     mutants=["exceptions-of-per-tensor-hooks-swallowed"],
     except_under={"packed": "the saved tensor already has the condition's pair of hooks"},
 )
@@ -165,7 +165,7 @@ def test_errors_of_own_pair(backend: Backend, trace: Trace) -> None:
 
     In each kind of pass, from each kind of root, and in another thread.
     """
-    for run in {**passes(backend), **roots(backend), **in_thread(backend)}.values():
+    for run in {**every_pass(backend), **roots(backend), **in_thread(backend)}.values():
         x = zeros(backend)
         y = backend.call(backend.exp, x)
         with trace.raises_type(UserError, "from unpack"):

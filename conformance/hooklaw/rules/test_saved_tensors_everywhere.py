@@ -13,6 +13,7 @@ from hooklaw.rules.passes import (
     ROOTS,
     THRICE,
     Run,
+    creating,
     everywhere,
     in_thread,
     inside_a_pass,
@@ -53,6 +54,18 @@ def test_every_pass(backend: Backend, trace: Trace) -> None:
     In backward and autograd.grad, again on the same graph, in no_grad, and with create_graph.
     """
     unpacks_in(backend, trace, passes(backend), times=THRICE)
+
+
+@rule(
+    "saved-tensor.unpack.backward-create-graph",
+    level=Level.MUST,
+    sources=[HOOKS.sentence(5, 6)],
+    needs=[Capability.SAVED_TENSOR_HOOKS, Capability.BACKWARD_CREATE_GRAPH],
+    mutants=["unpack-hook-twice-backward-creating"],
+)
+def test_backward_that_creates(backend: Backend, trace: Trace) -> None:
+    """A backward that creates a graph calls unpack once for a tensor that it needs once, and uses what it returns."""
+    unpacks_in(backend, trace, creating(backend), times=THRICE)
 
 
 @rule(
