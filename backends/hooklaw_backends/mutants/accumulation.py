@@ -1,7 +1,8 @@
 """Mutants that accumulate gradients wrongly, or give them the wrong memory layout."""
 
 import weakref
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from functools import wraps
 from typing import Any
 
 from hooklaw_backends.mutants.base import Hook, Mutant, fresh, overriding, with_options
@@ -264,3 +265,76 @@ def autograd_grad_with_allow_unused_accumulates(
         used = [(tensor, grad) for tensor, grad in zip(inputs, grads, strict=True) if grad is not None]
         _accumulate(self, *map(list, zip(*used, strict=True)) if used else ([], []))
     return grads
+
+
+def _also_accumulating(holds: Hook) -> type[Mutant]:
+    """Make a mutant whose autograd.grad also accumulates if ``(grad_outputs, how)`` is true."""
+
+    def grad(
+        self: Mutant, old: Hook, outputs: Any, inputs: Any, grad_outputs: Any = None, **how: Any
+    ) -> tuple[Any, ...]:
+        grads = old(outputs, inputs, grad_outputs, **how)
+        if holds(grad_outputs, how) and not how.get("is_grads_batched"):
+            _accumulate_used(self, inputs, grads)
+        return grads
+
+    return overriding("grad")(wraps(holds)(grad))
+
+
+def _accumulate_used(self: Mutant, inputs: Sequence[Any], grads: Sequence[Any]) -> None:
+    for tensor, grad in zip(inputs, grads, strict=True):
+        if grad is not None and self.is_tensor(tensor):
+            _accumulate(self, [tensor], [self.detach(grad)])
+
+
+@_also_accumulating
+def autograd_grad_that_creates_a_graph_accumulates(_: Any, how: Mapping[str, Any]) -> Any:
+    """autograd.grad with create_graph=True also adds to the .grad of its inputs."""
+    return how.get("create_graph")
+
+
+@_also_accumulating
+def autograd_grad_that_retains_the_graph_accumulates(_: Any, how: Mapping[str, Any]) -> Any:
+    """autograd.grad with retain_graph=True also adds to the .grad of its inputs."""
+    return how.get("retain_graph")
+
+
+@_also_accumulating
+def autograd_grad_that_materializes_accumulates(_: Any, how: Mapping[str, Any]) -> Any:
+    """autograd.grad with materialize_grads=True also adds to the .grad of its inputs."""
+    return how.get("materialize_grads")
+
+
+@_also_accumulating
+def autograd_grad_with_grad_outputs_accumulates(grad_outputs: Any, _: Mapping[str, Any]) -> bool:
+    """autograd.grad with grad_outputs also adds to the .grad of its inputs."""
+    return grad_outputs is not None
+
+
+class FailedAutogradGradLeavesAGradient(Mutant):
+    """A call of autograd.grad that fails leaves something in the .grad of its first input."""
+
+    def grad(self, outputs: Any, inputs: Sequence[Any], *given: Any, **how: Any) -> tuple[Any, ...]:
+        try:
+            return super().grad(outputs, inputs, *given, **how)
+        except Exception:
+            for tensor in inputs[:1]:
+                if self.is_tensor(tensor) and self.is_leaf(tensor):
+                    self.set_grad(tensor, self.clone(self.detach(tensor)))
+            raise
+
+
+class AutogradGradAccumulatesAfterAFailure(Mutant):
+    """Once a call of autograd.grad has failed, later ones also add to the .grad of their inputs."""
+
+    failures = 0
+
+    def grad(self, outputs: Any, inputs: Sequence[Any], *given: Any, **how: Any) -> tuple[Any, ...]:
+        try:
+            grads = super().grad(outputs, inputs, *given, **how)
+        except Exception:
+            self.failures += 1
+            raise
+        if self.failures and not how.get("is_grads_batched"):
+            _accumulate_used(self, inputs, grads)
+        return grads

@@ -181,6 +181,33 @@ def module_backward_hooks_deferred_to_the_end(self: Deferring, hook: Hook, *give
     self.later(hook, *given)
 
 
+class BackwardHookWaitsForItsParameters(Mutant):
+    """If no input requires grad, a full backward hook runs when the gradient of a parameter has been computed."""
+
+    pending = fresh(list[Hook])
+
+    def module(self, parameters: Mapping[str, Any], forward: Hook) -> Any:
+        made = super().module(parameters, forward)
+        for name in parameters:
+            super().register_hook(getattr(made, name), self._run)
+        return made
+
+    def _run(self, _: Any) -> None:
+        while self.pending:
+            self.pending.pop(0)()
+
+    def register_full_backward_hook(self, module: Any, hook: Hook, **options: bool) -> Any:
+        given = inputs_to(self, module)
+
+        def wait(*call: Any) -> Any:
+            if any(self.requires_grad(each) for each in given if self.is_tensor(each)):
+                return hook(*call)
+            self.pending.append(lambda: hook(*call))
+            return None
+
+        return super().register_full_backward_hook(module, wait, **options)
+
+
 @altering(*verbs.FULL_BACKWARD, base=CallsTheRest)
 def module_backward_hooks_called_for_nothing(self: CallsTheRest, *given: Any) -> Hook:
     """After a backward, each full backward hook that did not run is called with None gradients."""

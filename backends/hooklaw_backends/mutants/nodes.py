@@ -27,16 +27,37 @@ def leaf_has_a_grad_fn(self: Mutant, old: Hook, tensor: Any) -> Any:
     return self.accumulate_grad(tensor) if self.is_leaf(tensor) else old(tensor)
 
 
-class LeafWhoseNodeWasAskedForHasAGradFn(Mutant):
-    """The grad_fn of a leaf is its AccumulateGrad Node once this was asked for."""
+class _AskedFor(Mutant):
+    """A mutant in which the grad_fn of the leaves that it knows is their AccumulateGrad Node."""
 
-    def accumulate_grad(self, leaf: Any) -> Any:
+    def note(self, leaf: Any) -> None:
+        """Know a leaf, and keep it alive no longer."""
         self.kept.append(weakref.ref(leaf))
-        return super().accumulate_grad(leaf)
 
     def grad_fn(self, tensor: Any) -> Any:
-        is_asked_for = self.is_leaf(tensor) and any(leaf() is tensor for leaf in self.kept)
-        return super().accumulate_grad(tensor) if is_asked_for else super().grad_fn(tensor)
+        is_known = self.is_leaf(tensor) and any(leaf() is tensor for leaf in self.kept)
+        return self.accumulate_grad(tensor) if is_known else super().grad_fn(tensor)
+
+
+@overriding("register_hook", base=_AskedFor)
+def leaf_with_a_hook_has_a_grad_fn(self: _AskedFor, old: Hook, tensor: Any, hook: Hook) -> Any:
+    """The grad_fn of a leaf with a tensor hook is its AccumulateGrad Node."""
+    self.note(tensor)
+    return old(tensor, hook)
+
+
+@overriding("get_gradient_edge", base=_AskedFor)
+def leaf_whose_edge_was_taken_has_a_grad_fn(self: _AskedFor, old: Hook, tensor: Any) -> Any:
+    """The grad_fn of a leaf whose gradient edge was taken is its AccumulateGrad Node."""
+    self.note(tensor)
+    return old(tensor)
+
+
+@overriding("accumulate_grad", base=_AskedFor)
+def leaf_whose_node_was_asked_for_has_a_grad_fn(self: _AskedFor, old: Hook, leaf: Any) -> Any:
+    """The grad_fn of a leaf is its AccumulateGrad Node once this was asked for."""
+    self.note(leaf)
+    return old(leaf)
 
 
 @overriding("grad_fn")

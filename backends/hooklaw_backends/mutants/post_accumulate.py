@@ -187,12 +187,49 @@ def refused_post_accumulate_hook_runs(self: Mutant, old: Hook, tensor: Any, hook
     return old(tensor, hook)
 
 
-class PostAccumulateAcceptedOnClones(Mutant):
-    """Registering a post-accumulate hook on a clone of a leaf is not an error."""
+class _AcceptsSome(Mutant):
+    """A mutant that accepts a post-accumulate hook on the tensors that it knows; the hook never runs."""
 
-    def clone(self, tensor: Any) -> Any:
-        self.kept.append(super().clone(tensor))
-        return self.kept[-1]
+    def note(self, tensor: Any) -> Any:
+        """Know a tensor, without keeping it alive, and return it."""
+        self.kept.append(weakref.ref(tensor))
+        return tensor
 
     def register_post_accumulate_grad_hook(self, tensor: Any, hook: Hook) -> Any:
-        return Handle() if self.keeps(tensor) else super().register_post_accumulate_grad_hook(tensor, hook)
+        is_known = any(known() is tensor for known in self.kept)
+        return Handle() if is_known else super().register_post_accumulate_grad_hook(tensor, hook)
+
+
+@overriding("view", "transpose", "expand", base=_AcceptsSome)
+def post_accumulate_accepted_on_views_of_leaves(self: _AcceptsSome, old: Hook, tensor: Any, *given: Any) -> Any:
+    """Registering a post-accumulate hook on a view of a leaf is not an error."""
+    view = old(tensor, *given)
+    return self.note(view) if self.is_leaf(tensor) else view
+
+
+@overriding("custom_function", base=_AcceptsSome)
+def post_accumulate_accepted_on_outputs_of_custom_functions(
+    self: _AcceptsSome, old: Hook, *given: Any, **options: Any
+) -> Any:
+    """Registering a post-accumulate hook on an output of a custom Function is not an error."""
+    function = old(*given, **options)
+
+    def apply(*inputs: Any) -> Any:
+        output = function(*inputs)
+        return self.note(output) if self.is_tensor(output) else output
+
+    return apply
+
+
+@overriding("retain_grad", base=_AcceptsSome)
+def post_accumulate_accepted_on_tensors_that_retain(self: _AcceptsSome, old: Hook, tensor: Any) -> None:
+    """Registering a post-accumulate hook on a non-leaf that retains its gradient is not an error."""
+    old(tensor)
+    if not self.is_leaf(tensor):
+        self.note(tensor)
+
+
+@overriding("clone", base=_AcceptsSome)
+def post_accumulate_accepted_on_clones(self: _AcceptsSome, old: Hook, tensor: Any) -> Any:
+    """Registering a post-accumulate hook on a clone of a leaf is not an error."""
+    return self.note(old(tensor))

@@ -6,7 +6,7 @@ from itertools import product
 from typing import Any
 
 from hooklaw_backends.mutants.base import Hook, Mutant, fresh, overriding, products
-from hooklaw_backends.mutants.shared import Handle, move_to_front
+from hooklaw_backends.mutants.shared import Handle, move_to_front, without_result
 
 
 @overriding("retain_grad")
@@ -71,6 +71,39 @@ def retain_grad_on_a_leaf_with_a_gradient_raises(self: Mutant, old: Hook, tensor
     if self.is_leaf(tensor) and self.grad_of(tensor) is not None:
         raise RuntimeError("retain_grad was called on a leaf that has a gradient")
     old(tensor)
+
+
+class _KnowsRetainingLeaves(Mutant):
+    """A mutant that keeps the leaves on which retain_grad was called."""
+
+    def retain_grad(self, tensor: Any) -> None:
+        super().retain_grad(tensor)
+        if self.is_leaf(tensor):
+            self.kept.append(tensor)
+
+
+@overriding("grad", base=_KnowsRetainingLeaves)
+def autograd_grad_fills_a_leaf_that_retains(
+    self: _KnowsRetainingLeaves, old: Hook, outputs: Any, inputs: Any, *given: Any, **how: Any
+) -> Any:
+    """After retain_grad autograd.grad sets the .grad of a leaf."""
+    grads = old(outputs, inputs, *given, **how)
+    for tensor, grad in zip(inputs, grads, strict=True):
+        if self.keeps(tensor):
+            self.set_grad(tensor, self.detach(grad))
+    return grads
+
+
+@overriding("register_hook", base=_KnowsRetainingLeaves)
+def hooks_after_retain_grad_on_a_leaf_lost(self: _KnowsRetainingLeaves, old: Hook, tensor: Any, hook: Hook) -> Any:
+    """A tensor hook that is registered on a leaf after retain_grad does not run."""
+    return Handle() if self.keeps(tensor) else old(tensor, hook)
+
+
+@overriding("register_hook", base=_KnowsRetainingLeaves)
+def hooks_after_retain_grad_on_a_leaf_ignored(self: _KnowsRetainingLeaves, old: Hook, tensor: Any, hook: Hook) -> Any:
+    """What a tensor hook returns that is registered on a leaf after retain_grad is ignored."""
+    return old(tensor, without_result(hook) if self.keeps(tensor) else hook)
 
 
 @overriding("retains_grad")

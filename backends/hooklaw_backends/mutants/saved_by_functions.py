@@ -1,10 +1,11 @@
 """Mutants that treat what a custom Function saves otherwise than what an operation saves."""
 
+import threading
 from collections.abc import Generator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
-from hooklaw_backends.mutants.base import Hook, Mutant, overriding, packing
+from hooklaw_backends.mutants.base import Hook, Mutant, Pair, overriding, packing, pairs
 from hooklaw_backends.mutants.custom_functions import Context
 
 
@@ -132,8 +133,14 @@ def saves_of_one_tensor_by_a_custom_function_packed_once(
     return old(saving, reading, **options)
 
 
-class CustomFunctionsPackWithoutGrad(Mutant):
-    """What a custom Function saves is packed even if none of its inputs require grad."""
+class _PacksUnrecorded(Mutant):
+    """A mutant that packs what some custom Functions save though their application is not recorded."""
+
+    recording = True
+
+    def packs(self, inputs: tuple[Any, ...]) -> bool:
+        """Whether it packs what a custom Function saves that was given these inputs."""
+        raise NotImplementedError
 
     @contextmanager
     def saved_tensors_hooks(self, pack: Hook, unpack: Hook) -> Generator[None]:
@@ -147,14 +154,45 @@ class CustomFunctionsPackWithoutGrad(Mutant):
     def custom_function(self, forward: Hook, backward: Hook, **options: bool) -> Hook:
         def saving(ctx: Any, *inputs: Any) -> Any:
             def save(*tensors: Any) -> None:
-                if self.kept and not any(self.is_tensor(each) and self.requires_grad(each) for each in inputs):
+                if self.kept and self.packs(inputs):
                     for tensor in tensors:
                         self.kept[-1](tensor)
                 ctx.save_for_backward(*tensors)
 
             return forward(Context(ctx, save_for_backward=lambda: save), *inputs)
 
-        return super().custom_function(saving, backward, **options)
+        made = super().custom_function(saving, backward, **options)
+
+        def apply(*inputs: Any) -> Any:
+            self.recording = self.is_grad_enabled()
+            return made(*inputs)
+
+        return apply
+
+
+class CustomFunctionsPackWithoutGrad(_PacksUnrecorded):
+    """What a custom Function saves is packed even if none of its inputs require grad."""
+
+    def packs(self, inputs: tuple[Any, ...]) -> bool:
+        return not any(self.is_tensor(each) and self.requires_grad(each) for each in inputs)
+
+
+class CustomFunctionsPackInNoGrad(_PacksUnrecorded):
+    """What a custom Function saves is packed in no_grad, too."""
+
+    def packs(self, inputs: tuple[Any, ...]) -> bool:
+        return not self.recording and any(self.is_tensor(each) and self.requires_grad(each) for each in inputs)
+
+
+@pairs("saved_tensors_hooks", base=_InFunction)
+def unpack_of_custom_functions_only_in_the_packing_thread(self: _InFunction, pack: Hook, unpack: Hook) -> Pair:
+    """A backward in another thread uses what a custom Function saved without calling unpack."""
+    here = threading.get_ident()
+
+    def keep(tensor: Any) -> Any:
+        return pack(tensor), self.detach(tensor) if self.applying else None
+
+    return keep, lambda both: unpack(both[0]) if both[1] is None or threading.get_ident() == here else both[1]
 
 
 class LaterSavedTensorsOfFunctionsReleasedLate(_InFunction):

@@ -1,6 +1,7 @@
 """Accumulation into the .grad of leaves: when it appears, how it adds up, and its layout."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 from warnings import catch_warnings
 
@@ -87,6 +88,8 @@ def test_reset(backend: Backend, trace: Trace) -> None:
         "autograd-grad-of-several-inputs-accumulates",
         "autograd-grad-of-several-outputs-accumulates",
         "autograd-grad-with-allow-unused-accumulates",
+        "failed-autograd-grad-leaves-a-gradient",
+        "autograd-grad-accumulates-after-a-failure",
     ],
 )
 def test_autograd_grad(backend: Backend, trace: Trace) -> None:
@@ -109,6 +112,56 @@ def test_autograd_grad(backend: Backend, trace: Trace) -> None:
             used = backend.grad(backend.call(lambda x: backend.sum(x * 2), x), inputs, allow_unused=True)
             trace.expect_value("gradients, allow_unused", [[2.0, 2.0], None][: len(inputs)], used)
             trace.expect_value("gradients of the leaves", [before] * 2, [backend.grad_of(leaf) for leaf in (x, w)])
+
+            with suppress(Exception):
+                backend.grad(backend.call(lambda x: backend.sum(x * 2), x), [x, w])
+            trace.expect_value("after a failure", [before] * 2, [backend.grad_of(leaf) for leaf in (x, w)])
+
+
+@rule(
+    "grad-accum.grad-no-side-effect.options",
+    level=Level.MUST,
+    sources=[docstring("torch.autograd.grad").sentence(8)],
+    needs=[Capability.AUTOGRAD_GRAD, Capability.CREATE_GRAPH, Capability.RETAIN_GRAPH],
+    mutants=[
+        "autograd-grad-that-creates-a-graph-accumulates",
+        "autograd-grad-that-retains-the-graph-accumulates",
+        "autograd-grad-with-grad-outputs-accumulates",
+    ],
+)
+def test_autograd_grad_with_options(backend: Backend, trace: Trace) -> None:
+    """autograd.grad accumulates nothing into the .grad of any leaf with create_graph, retain_graph or grad_outputs."""
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    for before in (None, [9.0, 9.0]):
+        for how in ({"create_graph": True}, {"retain_graph": True}, {"create_graph": True, "retain_graph": True}):
+            backend.set_grad(x, before and backend.tensor(before))
+            grads = backend.grad(backend.call(lambda x: backend.sum(x * x), x), [x], **how)
+            trace.expect_value(f"gradient with {', '.join(how)}", [[2.0, 4.0]], grads)
+            trace.expect_value(f"x.grad after {', '.join(how)}", before, backend.grad_of(x))
+
+        grads = backend.grad(backend.call(lambda x: x * x, x), [x], backend.tensor([3.0, 5.0]))
+        trace.expect_value("gradient with grad_outputs", [[6.0, 20.0]], grads)
+        trace.expect_value("x.grad after grad_outputs", before, backend.grad_of(x))
+
+
+@rule(
+    "grad-accum.grad-no-side-effect.materialize-grads",
+    level=Level.MUST,
+    sources=[docstring("torch.autograd.grad").sentence(8)],
+    needs=[Capability.AUTOGRAD_GRAD, Capability.MATERIALIZE_GRADS],
+    mutants=["autograd-grad-that-materializes-accumulates"],
+)
+def test_autograd_grad_that_materializes(backend: Backend, trace: Trace) -> None:
+    """autograd.grad with materialize_grads=True accumulates nothing into the .grad of any leaf, used or not."""
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    unused = backend.tensor([3.0, 4.0], requires_grad=True)
+    for before in (None, [9.0, 9.0]):
+        for leaf in (x, unused):
+            backend.set_grad(leaf, before and backend.tensor(before))
+        grads = backend.grad(backend.call(lambda x: backend.sum(x * 2), x), [x, unused], materialize_grads=True)
+
+        trace.expect_value("gradients", [[2.0, 2.0], [0.0, 0.0]], grads)
+        trace.expect_value("gradients of the leaves", [before] * 2, [backend.grad_of(leaf) for leaf in (x, unused)])
 
 
 @rule(

@@ -168,8 +168,8 @@ def test_none_for_the_inputs(backend: Backend, trace: Trace) -> None:
     "module.full-backward.fire.no-input-grad.timing",
     level=Level.MUST,
     sources=[HOOK.sentence(4)],
-    needs=[*NEEDS, Capability.TENSOR_HOOKS],
-    mutants=["module-backward-hooks-deferred-to-the-end"],
+    needs=[*NEEDS, Capability.TENSOR_HOOKS, Capability.CUSTOM_FUNCTION],
+    mutants=["module-backward-hooks-deferred-to-the-end", "backward-hook-waits-for-its-parameters"],
 )
 def test_fires_before_the_weights(backend: Backend, trace: Trace) -> None:
     """If no input requires grad, a full backward hook runs before the parameters' gradients are computed.
@@ -184,6 +184,17 @@ def test_fires_before_the_weights(backend: Backend, trace: Trace) -> None:
         backend.backward(backend.sum(backend.call(module, backend.tensor([1.0, 2.0]))))
 
     trace.expect("hook", "weight")
+
+    function = backend.custom_function(lambda _ctx, _x, weight: weight * 3, lambda _ctx, grad: (None, computed(grad)))
+    computed = trace.saw("computed", lambda grad: grad * 3)
+    module = backend.module({"weight": backend.tensor([3.0, 5.0])}, lambda module, x: function(x, module.weight))
+    backend.register_full_backward_hook(module, lambda *_: trace.log("hook"))
+    backend.register_hook(module.weight, trace.saw("weight"))
+
+    with catch_warnings(action="ignore"):
+        backend.backward(backend.sum(backend.call(module, backend.tensor([1.0, 2.0]))))
+
+    trace.expect("hook", "computed", "weight")
 
 
 @rule(

@@ -44,11 +44,12 @@ def test_identity(backend: Backend, trace: Trace) -> None:
     "node.identity.leaf",
     level=Level.MUST,
     sources=[docstring("torch.Tensor.is_leaf").sentence(3), GRAPH.sentence(2)],
-    needs=[Capability.NODES],
+    needs=[Capability.NODES, Capability.TENSOR_HOOKS],
     mutants=[
         "leaf-has-a-grad-fn",
         "leaf-with-a-gradient-has-a-grad-fn",
         "leaf-whose-node-was-asked-for-has-a-grad-fn",
+        "leaf-with-a-hook-has-a-grad-fn",
     ],
 )
 def test_leaf_has_none(backend: Backend, trace: Trace) -> None:
@@ -65,6 +66,28 @@ def test_leaf_has_none(backend: Backend, trace: Trace) -> None:
     has_node = backend.accumulate_grad(x) is not None
     seen = [has_node, backend.grad_fn(x) is not None]
     trace.expect_value("x has a Node, and a grad_fn", expected=[True, False], observed=seen)
+
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    backend.register_hook(x, lambda grad: grad)
+    trace.expect_value("x has a grad_fn under a hook", expected=False, observed=backend.grad_fn(x) is not None)
+    backend.backward(backend.call(lambda x: backend.sum(x * x), x))
+    trace.expect_value("x has a grad_fn after its hook", expected=False, observed=backend.grad_fn(x) is not None)
+
+
+@rule(
+    "node.identity.leaf.edge",
+    level=Level.MUST,
+    sources=[docstring("torch.Tensor.is_leaf").sentence(3), GRAPH.sentence(2)],
+    needs=[Capability.NODES, Capability.GRADIENT_EDGES],
+    mutants=["leaf-whose-edge-was-taken-has-a-grad-fn"],
+)
+def test_leaf_with_an_edge_has_none(backend: Backend, trace: Trace) -> None:
+    """A leaf whose gradient edge was taken has no grad_fn."""
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    edge = backend.get_gradient_edge(x)
+
+    trace.expect_value("x has a grad_fn", expected=False, observed=backend.grad_fn(x) is not None)
+    del edge
 
 
 @rule(

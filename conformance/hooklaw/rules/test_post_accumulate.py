@@ -86,10 +86,13 @@ def test_argument_is_the_leaf(backend: Backend, trace: Trace) -> None:
     "post-acc.leaf-only",
     level=Level.MUST,
     sources=[HOOK.sentence(3, 4), FIRED.sentence(6, 7)],
-    needs=[Capability.POST_ACCUMULATE],
+    needs=[Capability.POST_ACCUMULATE, Capability.VIEWS, Capability.CUSTOM_FUNCTION, Capability.RETAIN_GRAD],
     mutants=[
         "post-accumulate-accepted-on-non-leaf",
         "post-accumulate-accepted-on-clones",
+        "post-accumulate-accepted-on-views-of-leaves",
+        "post-accumulate-accepted-on-outputs-of-custom-functions",
+        "post-accumulate-accepted-on-tensors-that-retain",
         "refused-post-accumulate-hook-runs",
     ],
 )
@@ -104,6 +107,15 @@ def test_leaf_only(backend: Backend, trace: Trace) -> None:
                 backend.register_post_accumulate_grad_hook(y, trace.saw("post-accumulate"))
             backend.backward(backend.call(lambda y: backend.sum(y * 3), y))
             trace.expect()
+
+    function = backend.custom_function(lambda _ctx, x: x * 2, lambda _ctx, grad: grad * 2)
+    for make in (lambda x: backend.view(x, 2), function, lambda x: (y := x * 2, backend.retain_grad(y))[0]):
+        y = backend.call(make, backend.tensor([1.0, 2.0], requires_grad=True))
+
+        with trace.raises(ErrorKind.NOT_A_LEAF):
+            backend.register_post_accumulate_grad_hook(y, trace.saw("post-accumulate"))
+        backend.backward(backend.call(lambda y: backend.sum(y * 3), y))
+        trace.expect()
 
 
 @rule(

@@ -90,13 +90,16 @@ def test_default_none(backend: Backend, trace: Trace) -> None:
     "retain-grad.leaf-noop",
     level=Level.MUST,
     sources=[RETAIN_GRAD.sentence(3)],
-    needs=[Capability.RETAIN_GRAD],
+    needs=[Capability.RETAIN_GRAD, Capability.AUTOGRAD_GRAD, Capability.TENSOR_HOOKS],
     mutants=[
         "retain-grad-on-leaf-raises",
         "retain-grad-counts-leaf-twice",
         "retain-grad-overwrites-the-grad-of-a-leaf",
         "retain-grad-on-a-leaf-resets-its-grad",
         "retain-grad-on-a-leaf-with-a-gradient-raises",
+        "autograd-grad-fills-a-leaf-that-retains",
+        "hooks-after-retain-grad-on-a-leaf-lost",
+        "hooks-after-retain-grad-on-a-leaf-ignored",
     ],
 )
 def test_leaf_is_left_alone(backend: Backend, trace: Trace) -> None:
@@ -107,6 +110,14 @@ def test_leaf_is_left_alone(backend: Backend, trace: Trace) -> None:
         backend.backward(backend.call(lambda x: backend.sum(x * 3), x))
 
         trace.expect_value("x.grad", expected, backend.grad_of(x))
+
+    grads = backend.grad(backend.call(lambda x: backend.sum(x * 5), x), [x])
+    trace.expect_value("gradient, and x.grad", [[5.0, 5.0], [9.0, 9.0]], [*grads, backend.grad_of(x)])
+    loss = backend.call(lambda x: backend.sum(x * 3), x)
+    backend.register_hook(x, trace.saw("hook", lambda grad: grad * 10))
+    backend.backward(loss)
+    trace.expect(("hook", [3.0, 3.0]))
+    trace.expect_value("x.grad with a hook", [39.0, 39.0], backend.grad_of(x))
 
 
 @rule(

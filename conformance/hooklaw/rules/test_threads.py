@@ -164,20 +164,13 @@ def test_saved_tensor_hooks_local(backend: Backend, trace: Trace) -> None:
         trace.expect("pack of the main thread")
 
 
-@rule(
-    "saved-tensor.threads.unpack-anywhere",
-    level=Level.MUST,
-    sources=[SAVED.sentence(3), docstring("torch.autograd.graph.saved_tensors_hooks").sentence(6)],
-    needs=[Capability.SAVED_TENSOR_HOOKS, Capability.THREADS],
-    mutants=["unpack-only-in-the-packing-thread", "pair-of-the-reader-unpacks"],
-)
-def test_unpack_anywhere(backend: Backend, trace: Trace) -> None:
-    """A packed tensor is unpacked by its own pair in whichever thread backward runs."""
-    x = backend.tensor([0.0, 0.0], requires_grad=True)
+def unpacks_anywhere(backend: Backend, trace: Trace, operation: Callable[[Any], Any], numbers: list[float]) -> None:
+    """Expect what an operation with a gradient of 1 saved to be unpacked by its own pair in another thread."""
+    x = backend.tensor(numbers, requires_grad=True)
     pack, unpack = trace.saw("pack", lambda saved: saved * 2), trace.saw("unpack", lambda packed: packed * 0.5)
 
     with backend.saved_tensors_hooks(pack, unpack):
-        y = backend.call(backend.exp, x)
+        y = backend.call(operation, x)
     loss = backend.call(backend.sum, y)  # outside: a sum may save its input
     trace.expect("pack")
 
@@ -190,6 +183,36 @@ def test_unpack_anywhere(backend: Backend, trace: Trace) -> None:
 
     trace.expect("unpack")
     trace.expect_value("x.grad", [1.0, 1.0], backend.grad_of(x))
+
+
+@rule(
+    "saved-tensor.threads.unpack-anywhere",
+    level=Level.MUST,
+    sources=[SAVED.sentence(3), docstring("torch.autograd.graph.saved_tensors_hooks").sentence(6)],
+    needs=[Capability.SAVED_TENSOR_HOOKS, Capability.THREADS],
+    mutants=["unpack-only-in-the-packing-thread", "pair-of-the-reader-unpacks"],
+)
+def test_unpack_anywhere(backend: Backend, trace: Trace) -> None:
+    """A packed tensor is unpacked by its own pair in whichever thread backward runs."""
+    unpacks_anywhere(backend, trace, backend.exp, [0.0, 0.0])
+
+
+@rule(
+    "saved-tensor.threads.unpack-anywhere.custom-function",
+    level=Level.MUST,
+    sources=[SAVED.sentence(3), docstring("torch.autograd.graph.saved_tensors_hooks").sentence(6)],
+    needs=[Capability.SAVED_TENSOR_HOOKS, Capability.THREADS, Capability.CUSTOM_FUNCTION],
+    mutants=["unpack-of-custom-functions-only-in-the-packing-thread"],
+)
+def test_unpack_of_function_anywhere(backend: Backend, trace: Trace) -> None:
+    """What a custom Function saved is unpacked by its own pair in whichever thread backward runs."""
+
+    def square(ctx: Any, x: Any) -> Any:
+        ctx.save_for_backward(x)
+        return x * x
+
+    function = backend.custom_function(square, lambda ctx, grad: grad * ctx.saved_tensors[0] * 2)
+    unpacks_anywhere(backend, trace, function, [0.5, 0.5])
 
 
 @rule(

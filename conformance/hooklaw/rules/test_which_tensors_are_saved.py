@@ -1,5 +1,8 @@
 """Which tensors operations save, and so pass to a pack hook."""
 
+from collections.abc import Callable
+from typing import Any
+
 from hooklaw import Backend, Basis, Capability, Level, Trace, docstring, notes, observed, rule
 from hooklaw.rules.lifetimes import kinds_of_node
 
@@ -146,6 +149,26 @@ def test_nothing_needed(backend: Backend, trace: Trace) -> None:
     trace.expect()
 
 
+def expect_nothing_saved(backend: Backend, trace: Trace, operations: Callable[[Any], Any]) -> None:
+    """Expect operations to save nothing in no_grad, inside a pair of saved-tensor hooks and around it."""
+
+    def pair():
+        return backend.saved_tensors_hooks(trace.saw("pack", backend.detach), lambda packed: packed)
+
+    def inside(x):
+        with pair(), backend.no_grad():
+            return operations(x)
+
+    def around(x):
+        with backend.no_grad(), pair():
+            return operations(x)
+
+    for forward in (inside, around) * 2:
+        backend.call(forward, backend.tensor([2.0], requires_grad=True))
+
+        trace.expect()
+
+
 @rule(
     "saved-tensor.which.none.no-grad",
     level=Level.MUST,
@@ -156,21 +179,28 @@ def test_nothing_needed(backend: Backend, trace: Trace) -> None:
 def test_nothing_saved_under_no_grad(backend: Backend, trace: Trace) -> None:
     """Under no_grad operations are not recorded, so they save nothing."""
 
-    def pair():
-        return backend.saved_tensors_hooks(trace.saw("pack", backend.detach), lambda packed: packed)
+    def operations(x):
+        return backend.exp(x), backend.exp(x * x)
 
-    def inside(x):
-        with pair(), backend.no_grad():
-            return backend.exp(x), backend.exp(x * x)
+    expect_nothing_saved(backend, trace, operations)
 
-    def around(x):
-        with backend.no_grad(), pair():
-            return backend.exp(x), backend.exp(x * x)
 
-    for forward in (inside, around) * 2:
-        backend.call(forward, backend.tensor([2.0], requires_grad=True))
+@rule(
+    "saved-tensor.which.none.no-grad.custom-function",
+    level=Level.MUST,
+    sources=[notes("autograd", "no-grad-mode").sentence(2)],
+    needs=[Capability.SAVED_TENSOR_HOOKS, Capability.GRAD_MODE, Capability.CUSTOM_FUNCTION],
+    mutants=["custom-functions-pack-in-no-grad"],
+)
+def test_function_saves_nothing_under_no_grad(backend: Backend, trace: Trace) -> None:
+    """Under no_grad custom Functions are not recorded, so they save nothing."""
 
-        trace.expect()
+    def square(ctx, x):
+        ctx.save_for_backward(x)
+        return x * x
+
+    function = backend.custom_function(square, lambda ctx, grad: grad * ctx.saved_tensors[0] * 2)
+    expect_nothing_saved(backend, trace, function)
 
 
 @rule(
