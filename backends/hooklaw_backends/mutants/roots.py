@@ -358,3 +358,51 @@ def outputs_have_no_gradient_of_their_own(
         return found
     own = [any(tensor is output for output in outputs) for tensor in inputs]
     return tuple(grad - 1 if is_own else grad for grad, is_own in zip(found, own, strict=True))
+
+
+def _fitting(self: Mutant, tensors: Any, gradients: Any, first: int) -> list[Any]:
+    """Return gradients with ones in the place of each from `first` on that has not its tensor's shape."""
+    return [
+        gradient
+        if gradient is None or place < first or self.shape(gradient) == self.shape(tensor)
+        else self.mapped(self.detach(tensor), lambda _: 1.0)
+        for place, (tensor, gradient) in enumerate(zip(tensors, gradients, strict=True))
+    ]
+
+
+@overriding("backward_from_all")
+def shapes_of_gradients_of_several_roots_unchecked(self: Mutant, old: Hook, roots: Any, gradients: Any = None) -> None:
+    """A gradient of another shape than its root's counts as ones in a backward from several roots."""
+    old(roots, gradients and _fitting(self, roots, gradients, 0))
+
+
+@overriding("backward_from_all")
+def shapes_of_gradients_of_later_roots_unchecked(self: Mutant, old: Hook, roots: Any, gradients: Any = None) -> None:
+    """A gradient of another shape than its root's counts as ones, if it is not the first root's."""
+    old(roots, gradients and _fitting(self, roots, gradients, 1))
+
+
+def _seeds(self: Mutant, outputs: Any, grad_outputs: Any, first: int, how: dict[str, Any]) -> Any:
+    """Return grad_outputs that fit their outputs, from `first` on."""
+    if grad_outputs is None or how.get("is_grads_batched"):
+        return grad_outputs
+    if self.is_tensor(outputs):
+        seed = grad_outputs if self.is_tensor(grad_outputs) else grad_outputs[0]
+        return _fitting(self, [outputs], [seed], first)
+    return _fitting(self, outputs, grad_outputs, first)
+
+
+@overriding("grad")
+def shapes_of_grad_outputs_unchecked(
+    self: Mutant, old: Hook, outputs: Any, inputs: Any, grad_outputs: Any = None, **how: Any
+) -> tuple[Any, ...]:
+    """A gradient in grad_outputs counts as ones if it has not the shape of its output."""
+    return old(outputs, inputs, _seeds(self, outputs, grad_outputs, 0, how), **how)
+
+
+@overriding("grad")
+def shapes_of_later_grad_outputs_unchecked(
+    self: Mutant, old: Hook, outputs: Any, inputs: Any, grad_outputs: Any = None, **how: Any
+) -> tuple[Any, ...]:
+    """A gradient in grad_outputs counts as ones if it has not the shape of its output, and is not the first."""
+    return old(outputs, inputs, _seeds(self, outputs, grad_outputs, 1, how), **how)

@@ -311,6 +311,31 @@ def test_grad_outputs_needed(backend: Backend, trace: Trace) -> None:
 
 
 @rule(
+    "grad.grad-outputs.shape",
+    level=Level.SHOULD,
+    basis=Basis.OBSERVED,
+    sources=[
+        GRAD,
+        observed("matching shapes are the user's obligation in the documentation, the error is not there"),
+    ],
+    needs=[Capability.AUTOGRAD_GRAD, Capability.SEED_GRADIENT, Capability.MISUSE_ERRORS],
+    mutants=["shapes-of-grad-outputs-unchecked", "shapes-of-later-grad-outputs-unchecked"],
+)
+def test_grad_outputs_of_another_shape(backend: Backend, trace: Trace) -> None:
+    """A gradient in grad_outputs that does not have the shape of its output is an error in autograd.grad."""
+    right = backend.tensor([1.0, 1.0])
+    for numbers in ([1.0], [[1.0, 2.0]], [1.0, 2.0, 3.0], 1.0):
+        x, wrong = leaf(backend), backend.tensor(numbers)
+        with trace.raises(ErrorKind.ROOT_GRADIENT):
+            backend.grad(backend.call(lambda x: x * 2, x), [x], wrong)
+        for gradients in ([wrong, right, right], [right, wrong, right], [right, right, wrong]):
+            outputs = backend.call(lambda x: (x * 2, x * 3, x * 5), x)
+
+            with trace.raises(ErrorKind.ROOT_GRADIENT):
+                backend.grad(outputs, [x], gradients)
+
+
+@rule(
     "grad.batched",
     level=Level.MUST,
     sources=[GRAD.sentence(22, 23)],

@@ -268,6 +268,28 @@ def test_gradient_of_another_shape(backend: Backend, trace: Trace) -> None:
 
 
 @rule(
+    "backward.gradient-shape.several-roots",
+    level=Level.SHOULD,
+    basis=Basis.OBSERVED,
+    sources=[
+        BACKWARD,
+        observed("matching shapes are the user's obligation in the documentation, the error is not there"),
+    ],
+    needs=[Capability.SEVERAL_ROOTS, Capability.MISUSE_ERRORS],
+    mutants=["shapes-of-gradients-of-several-roots-unchecked", "shapes-of-gradients-of-later-roots-unchecked"],
+)
+def test_gradients_of_another_shape(backend: Backend, trace: Trace) -> None:
+    """A gradient for one of several roots that does not have this root's shape is an error."""
+    right = [1.0, 1.0]
+    for wrong in ([1.0], [[1.0, 2.0]], [1.0, 2.0, 3.0], 1.0):
+        for gradients in ([wrong, right, right], [right, wrong, right], [right, right, wrong]):
+            roots = backend.call(lambda x: (x * 2, x * 3, x * 5), leaf(backend))
+
+            with trace.raises(ErrorKind.ROOT_GRADIENT):
+                backend.backward_from_all(roots, [backend.tensor(gradient) for gradient in gradients])
+
+
+@rule(
     "backward.gradient-vjp",
     level=Level.MUST,
     sources=[METHOD.sentence(4), BACKWARD.sentence(3, 4)],
