@@ -223,3 +223,32 @@ def one_save_of_a_recomputation_packed_around_backward(self: Knowing, pack: Hook
         return True, pack(tensor)
 
     return packing, lambda kept: unpack(kept[1]) if kept[0] else kept[1]
+
+
+class _KnowsSequences(Mutant):
+    """A mutant that keeps the functions of checkpoint_sequential, and the last of each list."""
+
+    last = fresh(list[Any])
+
+    def checkpoint_sequential(self, functions: Any, segments: int, *inputs: Any, **how: Any) -> Any:
+        self.kept += functions
+        self.last += [*functions][-1:]
+        return super().checkpoint_sequential(functions, segments, *inputs, **how)
+
+
+@calling(*verbs.MODULE_BACKWARD, base=_KnowsSequences)
+def backward_hooks_silent_in_a_sequence(self: _KnowsSequences, hook: Hook, module: Any, *grads: Any) -> Any:
+    """Full backward hooks of a module in checkpoint_sequential do not run."""
+    return None if self.keeps(module) else hook(module, *grads)
+
+
+@calling(*verbs.MODULE_BACKWARD, base=_KnowsSequences)
+def backward_hooks_doubled_in_a_sequence(self: _KnowsSequences, hook: Hook, module: Any, *grads: Any) -> Any:
+    """Full backward hooks of a module in checkpoint_sequential run twice."""
+    return (hook(module, *grads) if self.keeps(module) else None, hook(module, *grads))[1]
+
+
+@calling(*verbs.MODULE_BACKWARD, base=_KnowsSequences)
+def backward_hooks_silent_in_the_last_segment(self: _KnowsSequences, hook: Hook, module: Any, *grads: Any) -> Any:
+    """Full backward hooks of the last module in checkpoint_sequential do not run."""
+    return None if any(module is last for last in self.last) else hook(module, *grads)

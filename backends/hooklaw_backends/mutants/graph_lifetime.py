@@ -117,3 +117,20 @@ class HooksOnAGraphThatRanLost(Mutant):
 def retain_graph_given_as_false_retains(self: Mutant, old: Hook, *given: Any, **how: Any) -> Any:
     """retain_graph=False retains the graph; only the default frees it."""
     return old(*given, **{**how, "retain_graph": True if how.get("retain_graph") is False else how.get("retain_graph")})
+
+
+@overriding("grad")
+def autograd_grad_frees_the_whole_graph(
+    self: Mutant, old: Hook, outputs: Any, inputs: Any, *given: Any, **how: Any
+) -> Any:
+    """autograd.grad that does not retain the graph frees what lies beyond its inputs, too."""
+    if how.get("retain_graph") or how.get("create_graph") or how.get("is_grads_batched"):
+        return old(outputs, inputs, *given, **how)
+    found = old(outputs, inputs, *given, **{**how, "retain_graph": True})
+    roots = [outputs] if self.is_tensor(outputs) else outputs
+    leaves = [
+        leaf for root in roots if self.is_tensor(root) and self.requires_grad(root) for leaf in self.leaves_of(root)
+    ]
+    if leaves:
+        old(outputs, leaves, *given, allow_unused=True)
+    return found

@@ -139,7 +139,7 @@ PLACES: dict[str, tuple[str, Make, tuple[str, ...], tuple[str, ...]]] = {
         "a multi-grad hook is not for {}",
         _left_out,
         ("multi-grad",),
-        ("clone", "part", "checkpoint", "module"),
+        ("clone", "part", "checkpoint", "module", "parameter"),
     ),
     "retain-grad-on": (
         "retain_grad of {} does nothing",
@@ -163,8 +163,7 @@ PLACES: dict[str, tuple[str, Make, tuple[str, ...], tuple[str, ...]]] = {
 }
 """For each place the fault in words, what makes a mutant, the chapters to try first, and the origins.
 
-Left out are origins of which no rule has both capabilities, such as leaves that were made to require grad, and
-multi-grad hooks on parameters, which a rule of ranks tries.
+Left out are origins of which no rule has both capabilities, such as leaves that were made to require grad.
 """
 
 

@@ -355,3 +355,38 @@ class TensorsRecomputedAgainOutliveTheirUse(_CountsItsRuns):
 
         with self.products_by(keeping) if before > 1 else nullcontext():
             return fn(*given, **keywords)
+
+
+class AutogradGradRecomputesWhatItDoesNotReach(Mutant):
+    """autograd.grad runs the functions of all earlier checkpoints again, even of those beyond its inputs."""
+
+    def checkpoint(self, fn: Hook, *inputs: Any, **how: Any) -> Any:
+        if not how.get("use_reentrant"):
+            self.kept.append(lambda: fn(*inputs))
+        return super().checkpoint(fn, *inputs, **how)
+
+    def grad(self, *given: Any, **how: Any) -> tuple[Any, ...]:
+        while self.kept:
+            self.kept.pop()()
+        return super().grad(*given, **how)
+
+
+class CheckpointsEndWithTheNextAutogradGrad(Mutant):
+    """After autograd.grad no non-reentrant checkpoint that was made before is recomputed: it is an error."""
+
+    ended = 0
+
+    def checkpoint(self, fn: Hook, *inputs: Any, **how: Any) -> Any:
+        made = self.ended
+
+        def run(*given: Any, **named: Any) -> Any:
+            if self.ended > made:
+                raise RuntimeError("the checkpoint was freed")
+            return fn(*given, **named)
+
+        return super().checkpoint(fn if how.get("use_reentrant") else run, *inputs, **how)
+
+    def grad(self, *given: Any, **how: Any) -> tuple[Any, ...]:
+        found = super().grad(*given, **how)
+        self.ended += not (how.get("retain_graph") or how.get("create_graph"))
+        return found

@@ -7,6 +7,8 @@ from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstri
 from hooklaw.rules.checkpoints import KINDS, drawing, leaf
 
 SEQUENTIAL = docstring("torch.utils.checkpoint.checkpoint_sequential")
+BACKWARD_HOOK = docstring("torch.nn.Module.register_full_backward_hook")
+BACKWARD_PRE_HOOK = docstring("torch.nn.Module.register_full_backward_pre_hook")
 NEEDS = [Capability.CHECKPOINT_SEQUENTIAL]
 
 
@@ -119,6 +121,47 @@ def test_modules(backend: Backend, trace: Trace) -> None:
 
         gradients = [backend.grad_of(tensor) for tensor in (x, modules[0].w, modules[1].w)]
         trace.expect_value(f"gradients, {kind}", [[2400.0, 2400.0], [1200.0, 2400.0], [800.0, 1600.0]], gradients)
+
+
+@rule(
+    "checkpoint-sequential.full-backward-hooks",
+    level=Level.MUST,
+    sources=[SEQUENTIAL.sentence(10), BACKWARD_HOOK.sentence(2), BACKWARD_PRE_HOOK.sentence(2)],
+    needs=[
+        *NEEDS,
+        Capability.MODULES,
+        Capability.MODULE_BACKWARD_HOOKS,
+        Capability.MODULE_BACKWARD_PRE_HOOKS,
+    ],
+    mutants=[
+        "backward-hooks-silent-in-a-sequence",
+        "backward-hooks-doubled-in-a-sequence",
+        "backward-hooks-silent-in-the-last-segment",
+    ],
+)
+def test_backward_hooks(backend: Backend, trace: Trace) -> None:
+    """Full backward hooks of each module in checkpoint_sequential run once, with the gradients of this module.
+
+    A backward computes them once, though the forward of all segments but the last runs twice.
+    """
+    for use_reentrant in KINDS.values():
+        for segments in (1, 2, 3):
+            modules = [backend.module({}, lambda _module, x: x * x) for _ in range(3)]
+            for number, module in enumerate(modules):
+                before, after = trace.saw(f"pre-hook {number}"), trace.saw(f"hook {number}")
+                backend.register_full_backward_pre_hook(module, lambda _, grads, before=before: before(grads))
+                backend.register_full_backward_hook(module, lambda _, grads, _outputs, after=after: after(grads))
+            forward = sequence(backend, modules, segments, use_reentrant=use_reentrant)
+            backend.backward(backend.call(forward, leaf(backend)))
+
+            trace.expect(
+                ("pre-hook 2", [[1.0, 1.0]]),
+                ("hook 2", [[2.0, 32.0]]),
+                ("pre-hook 1", [[2.0, 32.0]]),
+                ("hook 1", [[4.0, 256.0]]),
+                ("pre-hook 0", [[4.0, 256.0]]),
+                ("hook 0", [[8.0, 1024.0]]),
+            )
 
 
 @rule(

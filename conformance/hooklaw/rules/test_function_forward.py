@@ -5,6 +5,7 @@ from contextlib import suppress
 from typing import Any
 
 from hooklaw import Backend, Capability, Level, Trace, docstring, notes, rule
+from hooklaw.rules.checkpoints import CHECKPOINT, KINDS, region
 from hooklaw.rules.hooks import OTHERS
 from hooklaw.rules.lifetimes import without_collector
 
@@ -12,6 +13,8 @@ FORWARD = docstring("torch.autograd.Function.forward")
 SAVE = docstring("torch.autograd.function.FunctionCtx.save_for_backward")
 EXTENDING = notes("extending", "how-to-use")
 EXAMPLE = notes("extending", "example")
+BACKWARD_HOOK = docstring("torch.nn.Module.register_full_backward_hook")
+BACKWARD_PRE_HOOK = docstring("torch.nn.Module.register_full_backward_pre_hook")
 TWICE = [Capability.CUSTOM_FUNCTION, Capability.AUTOGRAD_GRAD, Capability.CREATE_GRAPH]
 
 
@@ -175,3 +178,84 @@ def test_no_cycle(backend: Backend, trace: Trace) -> None:
             del y
 
             trace.expect_value(f"{label} is freed", expected=True, observed=alive() is None)
+
+
+def logged_square(backend: Backend, trace: Trace) -> Any:
+    """Return a custom Function that squares, and logs what its forward and backward get and what was saved."""
+
+    def square(ctx: Any, x: Any) -> Any:
+        trace.log("forward", x)
+        ctx.save_for_backward(x)
+        return x * x
+
+    def backward(ctx: Any, grad: Any) -> Any:
+        (x,) = ctx.saved_tensors
+        trace.log("backward", [grad, x])
+        return grad * x * 2
+
+    return backend.custom_function(square, backward)
+
+
+@rule(
+    "custom-function.in-a-checkpoint",
+    level=Level.MUST,
+    sources=[CHECKPOINT.sentence(5), SAVE.sentence(1, 10)],
+    needs=[Capability.CUSTOM_FUNCTION, Capability.CHECKPOINT],
+    mutants=[
+        "function-backward-twice-in-a-checkpoint",
+        "function-gets-another-gradient-in-a-checkpoint",
+        "function-saved-another-in-a-checkpoint",
+        "function-returns-another-in-a-checkpoint",
+    ],
+)
+def test_in_a_checkpoint(backend: Backend, trace: Trace) -> None:
+    """A custom Function in a checkpoint, reentrant or not, is run again in backward, and differentiated once.
+
+    What it saved is not kept alive, so its backward gets what the second run saved.
+    """
+    function = logged_square(backend, trace)
+    for use_reentrant in KINDS.values():
+        x = leaf(backend)
+        for expected in ([18.0, 36.0], [36.0, 72.0]):
+            loss = backend.call(region(backend, lambda x: function(x * 3), use_reentrant=use_reentrant), x)
+            trace.expect(("forward", [3.0, 6.0]))
+            backend.backward(loss)
+
+            trace.expect(("forward", [3.0, 6.0]), ("backward", [[1.0, 1.0], [3.0, 6.0]]))
+            trace.expect_value("x.grad", expected, backend.grad_of(x))
+
+
+@rule(
+    "custom-function.in-a-module",
+    level=Level.MUST,
+    sources=[BACKWARD_HOOK.sentence(2, 8), BACKWARD_PRE_HOOK.sentence(2, 5)],
+    needs=[
+        Capability.CUSTOM_FUNCTION,
+        Capability.MODULES,
+        Capability.MODULE_BACKWARD_HOOKS,
+        Capability.MODULE_BACKWARD_PRE_HOOKS,
+    ],
+    mutants=[
+        "function-backward-twice-in-a-module",
+        "function-gets-another-gradient-in-a-module",
+        "function-saved-another-in-a-module",
+        "function-returns-another-in-a-module",
+    ],
+)
+def test_in_a_module(backend: Backend, trace: Trace) -> None:
+    """Full backward hooks of a module run around the backward of a custom Function in its forward, and are used."""
+    function = logged_square(backend, trace)
+    before, after = (trace.saw(label, lambda grads: (grads[0] * 10,)) for label in ("pre-hook", "hook"))
+    for inner, forward in ((1.0, lambda _, x: function(x)), (5.0, lambda _, x: function(x) * 5)):
+        module, x = backend.module({}, forward), leaf(backend)
+        backend.register_full_backward_pre_hook(module, lambda _, grads: before(grads))
+        backend.register_full_backward_hook(module, lambda _, grads, _outputs: after(grads))
+        backend.backward(backend.call(lambda x, module=module: backend.sum(module(x)), x))
+
+        trace.expect(
+            ("forward", [1.0, 2.0]),
+            ("pre-hook", [[1.0, 1.0]]),
+            ("backward", [[10.0 * inner, 10.0 * inner], [1.0, 2.0]]),
+            ("hook", [[20.0 * inner, 40.0 * inner]]),
+        )
+        trace.expect_value("x.grad", [200.0 * inner, 400.0 * inner], backend.grad_of(x))

@@ -504,3 +504,25 @@ def test_after_failure(backend: Backend, trace: Trace) -> None:
 
 def _fail() -> None:
     raise ZeroDivisionError
+
+
+@rule(
+    "multi-grad.parameters",
+    level=Level.MUST,
+    sources=[HOOK.sentence(3, 5, 7, 8)],
+    needs=[Capability.MULTI_GRAD, Capability.MODULES],
+    mutants=["multi-grad-hook-on-parameter-lost"],
+)
+def test_parameters(backend: Backend, trace: Trace) -> None:
+    """A multi-grad hook on the parameters of a module runs once with their gradients, or in mode any with the first."""
+    module = backend.module(
+        {"first": backend.tensor([3.0, 5.0]), "second": backend.tensor([7.0, 9.0])},
+        lambda module, x: x * module.first + x * module.second,
+    )
+    parameters = [module.first, module.second]
+    backend.register_multi_grad_hook(parameters, trace.saw("all"))
+    backend.register_multi_grad_hook(parameters, trace.saw("any"), mode="any")
+    for _ in range(2):
+        backend.backward(backend.call(lambda: backend.sum(module(backend.tensor([1.0, 2.0])))))
+
+        trace.expect(("any", [1.0, 2.0]), ("all", [[1.0, 2.0], [1.0, 2.0]]))

@@ -393,3 +393,34 @@ def test_recomputed_is_freed(backend: Backend, trace: Trace) -> None:
                 backend.backward(loss, retain_graph=retain_graph)
 
                 trace.expect(("are freed", [True] * (1 + passes)))
+
+
+@rule(
+    "checkpoint.nonreentrant.grad-part",
+    level=Level.SHOULD,
+    basis=Basis.OBSERVED,
+    sources=[
+        CHECKPOINT.sentence(5, 20),
+        observed("a pass that does not reach a checkpoint neither recomputes nor frees it"),
+    ],
+    needs=[*NEEDS, Capability.AUTOGRAD_GRAD],
+    mutants=["autograd-grad-recomputes-what-it-does-not-reach", "checkpoints-end-with-the-next-autograd-grad"],
+)
+def test_beyond_the_inputs(backend: Backend, trace: Trace) -> None:
+    """autograd.grad of an output of a non-reentrant checkpoint leaves the recomputation to a later pass."""
+
+    def fn(x):
+        trace.log("run")
+        return x * x
+
+    x = leaf(backend)
+    y = backend.call(lambda x: backend.checkpoint(fn, x, use_reentrant=False), x)
+    loss = backend.call(lambda y: backend.sum(y * y), y)
+    other = backend.call(lambda y: backend.sum(y * 3), y)
+    trace.expect("run")
+    trace.expect_value("gradient", [[2.0, 8.0]], backend.grad(loss, [y]))
+    trace.expect()
+    backend.backward(other)
+
+    trace.expect("run")
+    trace.expect_value("x.grad", [6.0, 12.0], backend.grad_of(x))

@@ -151,6 +151,29 @@ def test_autograd_grad_frees(backend: Backend, trace: Trace) -> None:
 
 
 @rule(
+    "retain-graph.grad-part",
+    level=Level.SHOULD,
+    basis=Basis.OBSERVED,
+    sources=[
+        GRAD.sentence(15),
+        observed("what lies beyond the inputs was not used to compute the gradient, and is kept"),
+    ],
+    needs=[Capability.AUTOGRAD_GRAD, Capability.GRAPH_FREEING],
+    mutants=["autograd-grad-frees-the-whole-graph"],
+)
+def test_autograd_grad_frees_a_part(backend: Backend, trace: Trace) -> None:
+    """autograd.grad frees only the part of the graph that it went through: what lies beyond its inputs is kept."""
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    y = backend.call(lambda x: x * x, x)
+    loss = backend.call(lambda y: backend.sum(y * y), y)
+    other = backend.call(lambda y: backend.sum(y * 3), y)
+    trace.expect_value("gradient", [[2.0, 8.0]], backend.grad(loss, [y]))
+    backend.backward(other)
+
+    trace.expect_value("x.grad", [6.0, 12.0], backend.grad_of(x))
+
+
+@rule(
     "retain-graph.partial-shared",
     level=Level.MUST,
     sources=[BACKWARD.sentence(14), THREADS.sentence(1, 3)],
