@@ -124,6 +124,39 @@ def test_changed_between(backend: Backend, trace: Trace) -> None:
 
 
 @rule(
+    "fsdp.fully-shard.no-grad",
+    level=Level.MUST,
+    sources=[FULLY_SHARD.sentence(3, 7, 37)],
+    needs=[*NEEDS, Capability.GRAD_MODE],
+    mutants=["fully-shard-gathers-zeros-in-no-grad", "fully-shard-stays-whole-in-no-grad"],
+    processes=RANKS,
+)
+def test_no_grad(backend: Backend, trace: Trace) -> None:
+    """In no_grad too the parameters of a fully sharded module are whole in its forward, and not after it.
+
+    With reshard_after_forward=True; a forward with grad mode on is as before.
+    """
+
+    def forward(module, x):
+        trace.log("in forward", backend.detach(module.weight))
+        return x * module.weight
+
+    for _ in range(2):
+        module = backend.module({"weight": backend.tensor(VALUES)}, forward)
+        backend.fully_shard(module, reshard_after_forward=True)
+        for _ in range(2):
+            with backend.no_grad():
+                result = backend.call(module, ones(backend))
+            trace.expect(("in forward", VALUES))
+            trace.expect_value("result in no_grad", VALUES, result)
+            trace.expect_value("sharded after forward", True, backend.is_sharded(module.weight))  # noqa: FBT003
+            x = ones(backend)
+            backend.backward(backend.sum(backend.call(module, x)))
+            trace.expect(("in forward", VALUES))
+            trace.expect_value("x.grad", VALUES, backend.grad_of(x))
+
+
+@rule(
     "fsdp.forward-method.not-sharded",
     level=Level.MUST,
     sources=[FORWARD_METHOD.sentence(5)],

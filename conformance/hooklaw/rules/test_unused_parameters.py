@@ -49,6 +49,26 @@ def three_weights(
     return backend.module({name: backend.tensor([2.0]) for name in (*TEN_FOR_SECOND, "other")}, forward)
 
 
+def expect_mean_of_changing(backend: Backend, trace: Trace, **options: bool) -> None:
+    """Run passes that each leave other parameters out, and expect the mean of the gradients of those that are used."""
+    used: list[tuple[str, ...]] = []
+
+    def forward(module: Any, x: Any) -> Any:
+        first, *rest = (x * getattr(module, name) for name in used[-1])
+        return sum(rest, first)
+
+    for names in 2 * ((("weight",), ("other",), ("weight",)), (("weight", "second"), ("second", "other"), ("weight",))):
+        module = three_weights(backend, forward)
+        parallel = backend.distributed_data_parallel(module, find_unused_parameters=True, **options)
+        for each in names:
+            used.append(each)
+            for name in each:
+                backend.set_grad(getattr(module, name), None)
+            run(backend, parallel)
+            for name in each:
+                trace.expect_value(f"{name}.grad", mean(backend), backend.grad_of(getattr(module, name)))
+
+
 @rule(
     "ddp.find-unused-parameters",
     level=Level.MUST,
@@ -96,22 +116,23 @@ def test_find_unused_parameters(backend: Backend, trace: Trace) -> None:
 )
 def test_unused_parameters_change(backend: Backend, trace: Trace) -> None:
     """With find_unused_parameters=True each pass may leave another parameter out; the others are averaged."""
-    used: list[tuple[str, ...]] = []
+    expect_mean_of_changing(backend, trace)
 
-    def forward(module: Any, x: Any) -> Any:
-        first, *rest = (x * getattr(module, name) for name in used[-1])
-        return sum(rest, first)
 
-    for names in 2 * ((("weight",), ("other",), ("weight",)), (("weight", "second"), ("second", "other"), ("weight",))):
-        module = three_weights(backend, forward)
-        parallel = backend.distributed_data_parallel(module, find_unused_parameters=True)
-        for each in names:
-            used.append(each)
-            for name in each:
-                backend.set_grad(getattr(module, name), None)
-            run(backend, parallel)
-            for name in each:
-                trace.expect_value(f"{name}.grad", mean(backend), backend.grad_of(getattr(module, name)))
+@rule(
+    "ddp.static-graph.off",
+    level=Level.MUST,
+    sources=[DDP.sentence(74, 75, 84)],
+    needs=STATIC,
+    mutants=["ddp-static-graph-given-as-false-is-static"],
+    processes=RANKS,
+)
+def test_static_graph_off(backend: Backend, trace: Trace) -> None:
+    """With static_graph=False and find_unused_parameters=True each pass may leave another parameter out.
+
+    The graph is known to be static when static_graph is True; so it is not if it is False.
+    """
+    expect_mean_of_changing(backend, trace, static_graph=False)
 
 
 @rule(

@@ -159,6 +159,12 @@ def ddp_static_graph_ignored() -> None:
 
 
 @overriding("distributed_data_parallel")
+def ddp_static_graph_given_as_false_is_static(self: Mutant, old: Hook, module: Any, **options: Any) -> Any:
+    """static_graph=False is taken for static_graph=True."""
+    return old(module, **{**options, **dict.fromkeys({"static_graph"} & {*options}, True)})
+
+
+@overriding("distributed_data_parallel")
 def ddp_always_finds_unused_parameters(self: Mutant, old: Hook, module: Any, **options: Any) -> Any:
     """Unused parameters are looked for whatever find_unused_parameters says."""
     return old(module, **{**options, "find_unused_parameters": True})

@@ -211,7 +211,12 @@ def _unless_sharded(hook: Hook, module: Any, *given: Any) -> Any:
     return None if hasattr(module, "unshard") else hook(module, *given)
 
 
-WHOLE = ("fsdp.fully-shard.hooks", "fsdp.fully-shard.reshard-after-forward.false", "fsdp.fully-shard.groups")
+WHOLE = (
+    "fsdp.fully-shard.hooks",
+    "fsdp.fully-shard.reshard-after-forward.false",
+    "fsdp.fully-shard.groups",
+    "fsdp.fully-shard.no-grad",
+)
 BACKWARD = ("fsdp.fully-shard.backward",)
 GRADIENTS = ("fsdp.fully-shard.gradients",)
 ALL_REDUCE_HOOK = ("fsdp.all-reduce-hook",)
@@ -419,7 +424,8 @@ ROWS: Mapping[str, Row] = {
 }
 """The faults of which there is a mutant for each of some situations.
 
-Left out is all under no_grad, and rank 0 alone: each fault dies there where it dies in rank 1.
+Left out is what goes wrong under no_grad, of which one rule speaks, and in rank 0 alone, since each fault dies there
+where it dies in rank 1.
 """
 
 vars().update(cells(ROWS, __name__))

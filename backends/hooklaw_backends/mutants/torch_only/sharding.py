@@ -7,7 +7,7 @@ from functools import wraps
 from importlib import import_module
 from typing import Any
 
-from torch import distributed
+from torch import distributed, is_grad_enabled
 
 from hooklaw_backends.mutants import verbs
 from hooklaw_backends.mutants.base import Hook, Mutant, overriding
@@ -61,6 +61,23 @@ def fully_shard_always_reshards(self: Mutant, old: Hook, module: Any, **options:
 def fully_shard_gathers_zeros(module: Any) -> None:
     """In forward the whole parameters of a fully sharded module are zeros."""
     module.register_forward_pre_hook(lambda *_: zero(module))
+
+
+@after_sharding
+def fully_shard_gathers_zeros_in_no_grad(module: Any) -> None:
+    """In forward under no_grad the whole parameters of a fully sharded module are zeros."""
+    module.register_forward_pre_hook(lambda *_: None if is_grad_enabled() else zero(module))
+
+
+@after_sharding
+def fully_shard_stays_whole_in_no_grad(module: Any) -> None:
+    """The parameters of a fully sharded module stay whole after a forward under no_grad."""
+
+    def after(*_: Any) -> None:
+        if not is_grad_enabled():
+            module.unshard()
+
+    module.register_forward_hook(after)
 
 
 @after_sharding
