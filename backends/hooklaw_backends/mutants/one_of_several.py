@@ -87,6 +87,64 @@ def root_among_backward_inputs_ignored(
     old(root, *given, inputs=others or inputs, **how)
 
 
+def retaining_inputs_twice(step: Hook) -> type[Mutant]:
+    """Make a mutant whose backward counts gradients twice for those of ``(self, root, inputs)`` that retain them."""
+
+    @wraps(step)
+    def backward(self: Mutant, old: Hook, root: Any, *given: Any, inputs: Inputs = None, **how: Any) -> None:
+        retaining = [
+            (tensor, self.grad_of(tensor))
+            for tensor in step(self, root, inputs or ())
+            if self.is_tensor(tensor) and not self.is_leaf(tensor) and self.retains_grad(tensor)
+        ]
+        old(root, *given, inputs=inputs, **how)
+        for tensor, before in retaining:
+            grad = self.grad_of(tensor)
+            self.set_grad(tensor, grad * 2 if before is None else grad * 2 - before)
+
+    return overriding("backward")(backward)
+
+
+@retaining_inputs_twice
+def backward_counts_the_later_of_retaining_inputs_twice(self: Mutant, root: Any, inputs: Sequence[Any]) -> Any:
+    """backward counts the gradient twice for an input after the first that retains its gradient."""
+    return inputs[1:]
+
+
+@retaining_inputs_twice
+def third_backward_counts_retaining_inputs_twice(self: Mutant, root: Any, inputs: Sequence[Any]) -> Any:
+    """From the third backward on the gradient counts twice for an input that retains its gradient."""
+    self.kept.append(None)
+    return inputs if len(self.kept) > 2 else ()  # noqa: PLR2004 - the third
+
+
+@retaining_inputs_twice
+def backward_counts_a_retaining_root_twice(self: Mutant, root: Any, inputs: Sequence[Any]) -> Any:
+    """backward counts the gradient twice for its root, if that is among the inputs and retains its gradient."""
+    return [tensor for tensor in inputs if tensor is root]
+
+
+@overriding("backward")
+def root_as_the_only_backward_input_ignored(
+    self: Mutant, old: Hook, root: Any, *given: Any, inputs: Inputs = None, **how: Any
+) -> None:
+    """backward accumulates no gradient into its root if that is the only input."""
+    if inputs is None or any(tensor is not root for tensor in inputs):
+        old(root, *given, inputs=inputs, **how)
+
+
+@overriding("backward")
+def empty_non_leaves_among_backward_inputs_ignored(
+    self: Mutant, old: Hook, *given: Any, inputs: Inputs = None, **how: Any
+) -> None:
+    """backward accumulates no gradient into an input without elements that is not a leaf."""
+    kept = [
+        each for each in inputs or () if not self.is_tensor(each) or self.is_leaf(each) or 0 not in self.shape(each)
+    ]
+    if kept or not inputs:
+        old(*given, inputs=inputs and kept, **how)
+
+
 @overriding("grad")
 def outputs_of_one_node_count_once(
     self: Mutant, old: Hook, outputs: Any, inputs: Any, grad_outputs: Any = None, **how: Any

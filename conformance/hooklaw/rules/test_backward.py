@@ -66,6 +66,8 @@ def test_inputs(backend: Backend, trace: Trace) -> None:
         "backward-inputs-first-alone",
         "backward-inputs-after-a-non-leaf-ignored",
         "root-among-backward-inputs-ignored",
+        "root-as-the-only-backward-input-ignored",
+        "empty-non-leaves-among-backward-inputs-ignored",
     ],
 )
 def test_inputs_that_are_no_leaves(backend: Backend, trace: Trace) -> None:
@@ -95,6 +97,16 @@ def test_inputs_that_are_no_leaves(backend: Backend, trace: Trace) -> None:
     copy = backend.call(backend.clone, leaf(backend))
     backend.backward(backend.call(lambda copy: backend.sum(copy * 3), copy), inputs=[copy])
     trace.expect_value("gradient of a clone", [3.0, 3.0], backend.grad_of(copy))
+
+    for numbers in NUMBERS:
+        z, weight = backend.tensor(numbers, requires_grad=True), backend.tensor(numbers)
+        y = backend.call(lambda z: z * 2, z)
+        root = backend.call(lambda y, weight: backend.sum(y * weight), y, weight)
+        backend.backward(root, inputs=[y])
+        trace.expect_value("gradient that is 0-d, zero or empty", numbers, backend.grad_of(y))
+    _, loss = backend.call(forward, leaf(backend))
+    backend.backward(loss, inputs=[loss])
+    trace.expect_value("gradient of a root alone", 1.0, backend.grad_of(loss))
 
 
 @rule(
@@ -152,7 +164,12 @@ def test_no_inputs(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[observed("a retained gradient is not counted twice where the tensor is an input of backward")],
     needs=[Capability.BACKWARD_INPUTS, Capability.RETAIN_GRAD],
-    mutants=["backward-inputs-count-retained-gradients-twice"],
+    mutants=[
+        "backward-inputs-count-retained-gradients-twice",
+        "backward-counts-the-later-of-retaining-inputs-twice",
+        "third-backward-counts-retaining-inputs-twice",
+        "backward-counts-a-retaining-root-twice",
+    ],
 )
 def test_input_that_retains(backend: Backend, trace: Trace) -> None:
     """A non-leaf input of backward that also retains its gradient gets the gradient once, not twice."""
@@ -166,6 +183,13 @@ def test_input_that_retains(backend: Backend, trace: Trace) -> None:
     backend.backward(loss, inputs=[y])
 
     trace.expect_value("y.grad", [3.0, 3.0], backend.grad_of(y))
+
+    for _ in range(3):
+        inputs = y, loss = backend.call(forward, leaf(backend))
+        for tensor in inputs:
+            backend.retain_grad(tensor)
+        backend.backward(loss, inputs=inputs)
+        trace.expect_value("gradients of two inputs", [[3.0, 3.0], 1.0], [*map(backend.grad_of, inputs)])
 
 
 @rule(
