@@ -1,7 +1,9 @@
 """Mutants that misread the outputs of a custom Function, what it saves, or the gradients that it returns."""
 
+from collections.abc import Sequence
 from contextlib import nullcontext
 from functools import wraps
+from itertools import count
 from typing import Any
 
 from hooklaw import ErrorKind
@@ -48,6 +50,65 @@ def _as_tuple(results: Any) -> tuple[Any, ...]:
 def set_materialize_grads_ignored(self: Mutant, ctx: Any) -> Any:
     """set_materialize_grads(False) has no effect: backward gets zeros."""
     return Context(ctx, set_materialize_grads=lambda: lambda _: None)
+
+
+def materializing(step: Hook) -> type[Mutant]:
+    """Make a mutant whose custom Functions get zeros in place of a None if ``(self, nr, zeros, nones, call)`` says so.
+
+    It gets the number of the output, its zeros, the numbers of all outputs that have no gradient, and the number of the
+    Function's call, from 1.
+    """
+
+    @wraps(step)
+    def made(self: Mutant, old: Hook, forward: Hook, backward: Hook, **options: bool) -> Hook:
+        calls = count(1)
+
+        def noting(ctx: Any, *inputs: Any) -> Any:
+            results = forward(ctx, *inputs)
+            ctx.of_outputs = [self.zeros_like(each) if self.is_tensor(each) else None for each in _as_tuple(results)]
+            ctx.call = next(calls)
+            return results
+
+        def reading(ctx: Any, *grads: Any) -> Any:
+            nones = [nr for nr, grad in enumerate(grads) if grad is None]
+            instead = {nr: ctx.of_outputs[nr] for nr in nones if step(self, nr, ctx.of_outputs[nr], nones, ctx.call)}
+            return backward(ctx, *(instead.get(nr, grad) for nr, grad in enumerate(grads)))
+
+        return old(noting, reading, **options)
+
+    return overriding("custom_function")(made)
+
+
+@materializing
+def set_materialize_grads_ignored_for_vectors(
+    self: Mutant, _nr: int, zeros: Any, _nones: Sequence[int], _call: int
+) -> bool:
+    """set_materialize_grads(False) has no effect on the gradients of vectors."""
+    return zeros is not None and self.shape(zeros) != ()
+
+
+@materializing
+def set_materialize_grads_ignored_for_the_first_output(
+    self: Mutant, nr: int, _zeros: Any, _nones: Sequence[int], _call: int
+) -> bool:
+    """set_materialize_grads(False) has no effect on the gradient of the first output."""
+    return nr == 0
+
+
+@materializing
+def set_materialize_grads_ignored_for_the_later_of_unused_outputs(
+    self: Mutant, nr: int, _zeros: Any, nones: Sequence[int], _call: int
+) -> bool:
+    """set_materialize_grads(False) has an effect on the first of several unused outputs alone."""
+    return nr != nones[0]
+
+
+@materializing
+def set_materialize_grads_ignored_from_the_third_call_on(
+    self: Mutant, _nr: int, _zeros: Any, _nones: Sequence[int], call: int
+) -> bool:
+    """set_materialize_grads(False) has no effect from the third call of a Function on."""
+    return call > 2  # noqa: PLR2004 - the third
 
 
 @forwarding

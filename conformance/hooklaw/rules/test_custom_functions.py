@@ -50,7 +50,14 @@ def test_zeros(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[MATERIALIZE.sentence(4), EXTENDING.sentence(39)],
     needs=[Capability.CUSTOM_FUNCTION, Capability.FUNCTION_MARKS],
-    mutants=["set-materialize-grads-ignored", "set-materialize-grads-lasts"],
+    mutants=[
+        "set-materialize-grads-ignored",
+        "set-materialize-grads-lasts",
+        "set-materialize-grads-ignored-for-vectors",
+        "set-materialize-grads-ignored-for-the-first-output",
+        "set-materialize-grads-ignored-for-the-later-of-unused-outputs",
+        "set-materialize-grads-ignored-from-the-third-call-on",
+    ],
 )
 def test_none_for_zeros(backend: Backend, trace: Trace) -> None:
     """After set_materialize_grads(False) the backward of a custom Function gets None for an unused output."""
@@ -72,6 +79,21 @@ def test_none_for_zeros(backend: Backend, trace: Trace) -> None:
 
         trace.expect(("backward", [[1.0, 1.0], unused]))
         trace.expect_value("x.grad", [2.0, 2.0], backend.grad_of(x))
+
+    def forward_of_many(ctx, x):
+        ctx.set_materialize_grads(False)
+        return (*map(backend.tensor, NUMBERS), x * 2, *map(backend.tensor, NUMBERS))
+
+    def backward_of_many(_ctx, *grads: Any):
+        trace.log("backward of many", [*grads])
+        return grads[len(NUMBERS)] * 2
+
+    many = backend.custom_function(forward_of_many, backward_of_many)
+    nones = [None] * len(NUMBERS)
+    for _ in range(3):
+        x = backend.tensor([1.0, 2.0], requires_grad=True)
+        backend.backward(backend.call(lambda x: backend.sum(many(x)[len(NUMBERS)]), x))
+        trace.expect(("backward of many", [*nones, [1.0, 1.0], *nones]))
 
 
 @rule(
