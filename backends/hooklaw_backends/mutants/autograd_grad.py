@@ -186,3 +186,15 @@ def an_input_given_twice_has_one_gradient(
         None if any(tensor is other for other in inputs[:nr]) else grad
         for nr, (tensor, grad) in enumerate(zip(inputs, found, strict=True))
     )
+
+
+@overriding("grad")
+def grad_outputs_of_an_input_ignored(
+    self: Mutant, old: Hook, outputs: Any, inputs: Any, grad_outputs: Any = None, **how: Any
+) -> tuple[Any, ...]:
+    """An output that is an input, too, counts nothing among several outputs of autograd.grad."""
+    if type(outputs) not in {list, tuple} or grad_outputs is None:
+        return old(outputs, inputs, grad_outputs, **how)
+    pairs = [pair for pair in zip(outputs, grad_outputs, strict=True) if all(pair[0] is not each for each in inputs)]
+    kept, seeds = zip(*pairs, strict=True) if pairs else (outputs, grad_outputs)
+    return old(kept, inputs, seeds, **how)

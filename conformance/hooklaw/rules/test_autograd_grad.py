@@ -250,6 +250,7 @@ def test_sum_of_outputs(backend: Backend, trace: Trace) -> None:
         "gradients-of-scalar-outputs-are-one",
         "grad-outputs-are-none-if-the-first-is",
         "grad-outputs-of-none-alone-refused",
+        "grad-outputs-of-an-input-ignored",
     ],
     except_under={
         "bfloat16": "its numbers have more digits than bfloat16 holds",
@@ -279,6 +280,9 @@ def test_grad_outputs(backend: Backend, trace: Trace) -> None:
         z, given = backend.tensor(numbers, requires_grad=True), backend.tensor(numbers)
         (grad,) = backend.grad([backend.call(lambda z: z * 1, z)], [z], [given])
         trace.expect_value("gradient of one that is 0-d, zero or empty", numbers, grad)
+    doubled = backend.call(lambda x: x * 2, x)
+    (grad,) = backend.grad([x, doubled], [x], [backend.tensor([5.0, 7.0]), backend.tensor([1.0, 10.0])])
+    trace.expect_value("gradient of an input among the outputs", [7.0, 27.0], grad)
     for given in (backend.tensor([5.0, 7.0], requires_grad=True), x * 1):
         (grad,) = backend.grad([backend.call(lambda x: x * 1, x)], [x], [given])
         trace.expect_value("gradient of one that requires grad", backend.detach(given), grad)
