@@ -7,7 +7,7 @@ from typing import Any
 
 from hooklaw_backends.mutants import verbs
 from hooklaw_backends.mutants.base import Hook, Mutant, altering, calling, fresh, overriding
-from hooklaw_backends.mutants.shared import Handle, KeepsHandles, KnowsReplacements, handle_of
+from hooklaw_backends.mutants.shared import Handle, KeepsHandles, KnowsReplacements, handle_of, without_result
 
 
 @calling(*verbs.REGISTRATION)
@@ -302,6 +302,44 @@ def return_of_a_later_load_hook_ignored(self: _KnowsSubmodules, owner: Any, hook
         return None if is_later else result
 
     return run
+
+
+@overriding("register_load_state_dict_post_hook")
+def return_of_the_last_load_hook_alone_refused(self: Mutant, old: Hook, owner: Any, hook: Hook) -> Any:
+    """Of several load_state_dict post-hooks of a module only what the last returns is an error."""
+    self.kept.append((owner, hook))
+
+    def run(*given: Any) -> Any:
+        result = hook(*given)
+        last = [other for of, other in self.kept if of is owner][-1]
+        return result if last is hook else None
+
+    return old(owner, run)
+
+
+@altering("register_load_state_dict_post_hook")
+def return_of_a_load_hook_ignored_from_the_second_load_on(self: Mutant, owner: Any, hook: Hook) -> Hook:
+    """What a load_state_dict post-hook returns is an error in its first call alone."""
+    hooks = chain([hook], repeat(without_result(hook)))
+
+    def run(*given: Any) -> Any:
+        return next(hooks)(*given)
+
+    return run
+
+
+@calling("register_load_state_dict_post_hook", base=_KnowsSubmodules)
+def return_of_a_load_hook_of_a_submodule_ignored(self: _KnowsSubmodules, hook: Hook, owner: Any, *keys: Any) -> Any:
+    """What a load_state_dict post-hook of a submodule returns is ignored."""
+    result = hook(owner, *keys)
+    return None if self.keeps(owner) else result
+
+
+@calling("register_load_state_dict_post_hook")
+def tensor_that_a_load_hook_returns_ignored(self: Mutant, hook: Hook, *given: Any) -> Any:
+    """A load_state_dict post-hook may return a tensor, which is ignored."""
+    result = hook(*given)
+    return None if self.is_tensor(result) else result
 
 
 @overriding("register_module_parameter_registration_hook")

@@ -3,7 +3,7 @@
 from typing import Any
 
 from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, observed, rule
-from hooklaw.rules.hooks import NUMBERS
+from hooklaw.rules.hooks import NUMBERS, OTHERS
 
 PRE = docstring("torch.nn.Module.register_state_dict_pre_hook")
 POST = docstring("torch.nn.Module.register_state_dict_post_hook")
@@ -417,7 +417,14 @@ def test_load_post_hook_handle(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[observed("an error says that such a hook is not to return anything")],
     needs=NEEDS,
-    mutants=["return-of-a-state-hook-ignored", "return-of-a-later-load-hook-ignored"],
+    mutants=[
+        "return-of-a-state-hook-ignored",
+        "return-of-a-later-load-hook-ignored",
+        "return-of-the-last-load-hook-alone-refused",
+        "return-of-a-load-hook-ignored-from-the-second-load-on",
+        "return-of-a-load-hook-of-a-submodule-ignored",
+        "tensor-that-a-load-hook-returns-ignored",
+    ],
 )
 def test_load_post_hook_returns(backend: Backend, trace: Trace) -> None:
     """A load_state_dict post-hook that returns anything but None is an error."""
@@ -429,6 +436,17 @@ def test_load_post_hook_returns(backend: Backend, trace: Trace) -> None:
 
             with trace.raises(ErrorKind.LOAD_HOOK_RETURN):
                 backend.load_state_dict(module, {"weight": backend.tensor([7.0, 8.0])})
+
+    for result in (*OTHERS, True, "text", backend.tensor([7.0, 8.0])):
+        modules = nested(backend)
+        results = iter([None, None, result])
+        for hook in (lambda *_: None, lambda *_, results=results: next(results), lambda *_: None):
+            backend.register_load_state_dict_post_hook(modules["inner."], hook)
+        state = backend.state_dict(modules[""])
+        for _ in range(2):
+            backend.load_state_dict(modules[""], state)
+        with trace.raises(ErrorKind.LOAD_HOOK_RETURN):
+            backend.load_state_dict(modules[""], state)
 
 
 @rule(
