@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Mapping
-from functools import partial
+from functools import partial, wraps
 from typing import Any
 
 from hooklaw_backends.mutants import verbs
@@ -119,6 +119,53 @@ def keyword_arguments_among_the_positional(self: Mutant, old: Hook, module: Any,
         return (result if isinstance(result, tuple) else (result,)), kwargs
 
     return old(module, hook if options.get("with_kwargs") else given_more, **{**options, "with_kwargs": True})
+
+
+def _among_the_positional(step: Hook) -> type[Mutant]:
+    """Make a mutant whose forward hooks get keyword arguments after the positional if ``(self, nr, args)`` says so.
+
+    It is given how many hooks of the module were registered before.
+    """
+
+    @overriding("register_forward_hook")
+    @wraps(step)
+    def register(self: Mutant, old: Hook, module: Any, hook: Hook, **options: bool) -> Any:
+        nr = sum(each is module for each in self.kept)
+        self.kept.append(module)
+
+        def run(module: Any, args: Any, kwargs: Any, output: Any) -> Any:
+            return hook(module, (*args, *kwargs.values()) if step(self, nr, args) else args, output)
+
+        return old(module, hook if options.get("with_kwargs") else run, **{**options, "with_kwargs": True})
+
+    return register
+
+
+@_among_the_positional
+def keyword_arguments_among_the_positional_of_later_forward_hooks(self: Mutant, nr: int, _args: Any) -> bool:
+    """A forward hook that is not the first of its module gets the keyword arguments after the positional ones."""
+    return nr > 0
+
+
+@_among_the_positional
+def keyword_arguments_among_several_positional(self: Mutant, _nr: int, args: Any) -> bool:
+    """A forward hook gets the keyword arguments after the positional ones if there are several of these."""
+    return len(args) > 1
+
+
+class KeywordArgumentsThatAreNoneLostInHookedModules(Mutant):
+    """Forward of a module with forward hooks gets no keyword argument that is None."""
+
+    def register_forward_hook(self, module: Any, hook: Hook, **options: bool) -> Any:
+        self.kept.append(module)
+        return super().register_forward_hook(module, hook, **options)
+
+    def module(self, parameters: Mapping[str, Any], forward: Hook) -> Any:
+        def run(module: Any, *args: Any, **kwargs: Any) -> Any:
+            given = {name: value for name, value in kwargs.items() if value is not None or not self.keeps(module)}
+            return forward(module, *args, **given)
+
+        return super().module(parameters, run)
 
 
 class _InTwoLists(Mutant):

@@ -5,6 +5,7 @@ from typing import Any
 from warnings import catch_warnings
 
 from hooklaw import Backend, Basis, Capability, Level, Trace, docstring, observed, rule
+from hooklaw.rules.hooks import EARLIER
 
 HOOK = docstring("torch.nn.Module.register_forward_hook")
 GLOBAL = docstring("torch.nn.modules.module.register_module_forward_hook")
@@ -208,7 +209,13 @@ def test_global_always_called(backend: Backend, trace: Trace) -> None:
         Capability.GLOBAL_MODULE_HOOKS,
         Capability.GLOBAL_HOOK_KWARGS,
     ],
-    mutants=["keyword-arguments-lost-after-a-failure"],
+    mutants=[
+        "keyword-arguments-lost-after-a-failure",
+        "keyword-arguments-of-later-global-hooks-lost-after-a-failure",
+        "keyword-arguments-lost-after-the-first-failure",
+        "keyword-arguments-but-the-first-lost-after-a-failure",
+        "keyword-arguments-that-are-none-lost-after-a-failure",
+    ],
 )
 def test_global_always_called_with_keywords(backend: Backend, trace: Trace) -> None:
     """A global forward hook with always_call=True and with_kwargs=True gets kwargs even if forward fails."""
@@ -227,3 +234,22 @@ def test_global_always_called_with_keywords(backend: Backend, trace: Trace) -> N
     handle.remove()
 
     trace.expect(("factor", 3))
+
+    keywords = {"none": None, "flag": False, "text": "", "tensor": backend.tensor([0.0]), "factor": 3}
+    expected = trace.snapshot([*keywords.values()])
+    handles = [
+        backend.register_module_forward_hook(
+            lambda given, _args, kwargs, _output, label=label: (
+                trace.log(label, [kwargs.get(name, "lost") for name in keywords]) if given is fails else None
+            ),
+            with_kwargs=True,
+            always_call=True,
+        )
+        for label in EARLIER
+    ]
+    for _ in range(3):
+        with catch_warnings(action="ignore"), trace.raises_type(UserError):
+            backend.call(lambda x: fails(x, **keywords), backend.tensor([1.0, 2.0]))
+        trace.expect(*((label, expected) for label in EARLIER))
+    for handle in handles:
+        handle.remove()

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from hooklaw import Backend, Basis, Capability, Level, Trace, docstring, notes, observed, rule
-from hooklaw.rules.hooks import NUMBERS, OTHERS
+from hooklaw.rules.hooks import EARLIER, NUMBERS, OTHERS
 
 HOOK = docstring("torch.nn.Module.register_forward_hook")
 GLOBAL = docstring("torch.nn.modules.module.register_module_forward_hook")
@@ -127,7 +127,13 @@ def test_sees_replaced_arguments(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOK.sentence(3, 4)],
     needs=[Capability.MODULES],
-    mutants=["keyword-arguments-given-to-every-module-hook", "keyword-arguments-among-the-positional"],
+    mutants=[
+        "keyword-arguments-given-to-every-module-hook",
+        "keyword-arguments-among-the-positional",
+        "keyword-arguments-among-the-positional-of-later-forward-hooks",
+        "keyword-arguments-among-several-positional",
+        "keyword-arguments-that-are-none-lost-in-hooked-modules",
+    ],
 )
 def test_keywords_hidden(backend: Backend, trace: Trace) -> None:
     """A forward hook registered without with_kwargs gets the positional arguments alone; forward gets all."""
@@ -140,9 +146,15 @@ def test_keywords_hidden(backend: Backend, trace: Trace) -> None:
     trace.expect_value("output", [3.0, 6.0], output)
 
     keywords = dict(zip("abcdefghijk", (None, {"key": [7]}, 5, "text", *OTHERS), strict=True))
-    module = backend.module({}, lambda _module, x, **given: (trace.log("forward", [*given.values()]), x)[1])
+    module = backend.module({}, lambda _module, x, *_, **given: (trace.log("forward", [*given.values()]), x)[1])
+    forward = ("forward", trace.snapshot([*keywords.values()]))
     backend.call(lambda x: module(x, **keywords), backend.tensor([1.0, 2.0]))
-    trace.expect(("forward", trace.snapshot([*keywords.values()])))
+    trace.expect(forward)
+    for label in EARLIER:
+        backend.register_forward_hook(module, lambda *given, label=label: trace.log(label, [len(given), given[1]]))
+    for _ in range(3):
+        backend.call(lambda x: module(x, 5, **keywords), backend.tensor([1.0, 2.0]))
+        trace.expect(forward, *((label, [3, [[1.0, 2.0], 5]]) for label in EARLIER))
 
 
 @rule(
