@@ -259,6 +259,17 @@ def with_kwargs_of_a_pre_hook_counts_for_all(self: Mutant, old: Hook, module: An
     return old(module, run, **{**options, "with_kwargs": True})
 
 
+@overriding("register_forward_hook")
+def with_kwargs_of_a_forward_hook_counts_for_later_ones(
+    self: Mutant, old: Hook, module: Any, hook: Hook, **options: bool
+) -> Any:
+    """If a forward hook of a module has with_kwargs=True, those that are registered after it get the keywords too."""
+    if options.get("with_kwargs") or self.keeps(module):
+        self.kept.append(module)
+        return old(module, hook, **{**options, "with_kwargs": True})
+    return old(module, hook, **options)
+
+
 def _with(kwargs: Any, result: Any) -> Any:
     """Return what a pre-hook without keyword arguments returned as a pre-hook with them does."""
     return None if result is None else (result if isinstance(result, tuple) else (result,), kwargs)

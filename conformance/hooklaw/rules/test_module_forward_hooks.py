@@ -171,6 +171,7 @@ def test_keywords_hidden(backend: Backend, trace: Trace) -> None:
         "with-kwargs-hides-the-later-positional-arguments",
         "with-kwargs-gives-the-first-keyword-alone",
         "with-kwargs-gives-the-last-keyword-alone",
+        "with-kwargs-of-a-forward-hook-counts-for-later-ones",
     ],
 )
 def test_keywords(backend: Backend, trace: Trace) -> None:
@@ -181,16 +182,16 @@ def test_keywords(backend: Backend, trace: Trace) -> None:
 
     module = backend.module({}, lambda _module, x, y, factor=1, share=0: x * factor + y * share)
     backend.register_forward_hook(module, lambda *given: trace.log("without", len(given)))
-    backend.register_forward_hook(module, lambda *given: trace.log("False", len(given)), with_kwargs=False)
     backend.register_forward_hook(module, with_keywords, with_kwargs=True)
+    backend.register_forward_hook(module, lambda *given: trace.log("False", len(given)), with_kwargs=False)
 
     x, y = backend.tensor([1.0, 2.0]), backend.tensor([3.0, 4.0])
     backend.call(lambda x, y: module(x, y, factor=3, share=2), x, y)
     keywords = [["factor", 3], ["share", 2]]
-    trace.expect(("without", 3), ("False", 3), ("with", [[[1.0, 2.0], [3.0, 4.0]], keywords, [9.0, 14.0]]))
+    trace.expect(("without", 3), ("with", [[[1.0, 2.0], [3.0, 4.0]], keywords, [9.0, 14.0]]), ("False", 3))
     backend.call(module, x, y)
 
-    trace.expect(("without", 3), ("False", 3), ("with", [[[1.0, 2.0], [3.0, 4.0]], [], [1.0, 2.0]]))
+    trace.expect(("without", 3), ("with", [[[1.0, 2.0], [3.0, 4.0]], [], [1.0, 2.0]]), ("False", 3))
 
 
 @rule(
