@@ -144,6 +144,43 @@ def backward_pre_hook_gets_gradients_of_tensors_alone(self: Mutant, hook: Hook, 
     hook(module, tuple(grad for grad in grads if grad is not None))
 
 
+@overriding("register_full_backward_pre_hook")
+def later_backward_pre_hooks_get_zeros_for_none(self: Mutant, old: Hook, module: Any, hook: Hook, **how: bool) -> Any:
+    """A backward pre-hook that is not the first of its module gets a zero in place of None."""
+    is_later = self.keeps(module)
+    self.kept.append(module)
+
+    def run(module: Any, grads: Any) -> None:
+        hook(module, tuple(self.tensor(0.0) if grad is None and is_later else grad for grad in grads))
+
+    return old(module, run if is_later else hook, **how)
+
+
+class BackwardPreHookGetsATupleForAListOfTensors(Mutant):
+    """A backward pre-hook gets an empty tuple for an output that is a list of tensors."""
+
+    lists = fresh(dict[Any, list[bool]])
+
+    def module(self, parameters: Any, forward: Hook) -> Any:
+        def run(module: Any, *given: Any, **named: Any) -> Any:
+            outputs = forward(module, *given, **named)
+            several = outputs if isinstance(outputs, tuple) else ()
+            self.lists[module] = [isinstance(each, list) and any(map(self.is_tensor, each)) for each in several]
+            return outputs
+
+        return super().module(parameters, run)
+
+    def register_full_backward_pre_hook(self, module: Any, hook: Hook, **how: bool) -> Any:
+        def run(module: Any, grads: Any) -> Any:
+            lists = self.lists.get(module, [])
+            if not any(lists):
+                return hook(module, grads)
+            hook(module, tuple(() if is_list else grad for is_list, grad in zip(lists, grads, strict=True)))
+            return None
+
+        return super().register_full_backward_pre_hook(module, run, **how)
+
+
 @calling(*verbs.FULL_BACKWARD)
 def full_backward_hook_gets_zeros(self: Mutant, hook: Hook, module: Any, grads: Any, outputs: Any) -> Any:
     """A full backward hook gets zeros in place of the inputs' gradients."""

@@ -5,7 +5,7 @@ from typing import Any
 from warnings import catch_warnings
 
 from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, notes, observed, rule
-from hooklaw.rules.hooks import BACKWARD_PRE, OTHERS, gets_each_value, uses_each_value
+from hooklaw.rules.hooks import BACKWARD_PRE, EARLIER, OTHERS, gets_each_value, uses_each_value
 
 HOOK = docstring("torch.nn.Module.register_full_backward_pre_hook")
 GLOBAL = docstring("torch.nn.modules.module.register_module_full_backward_pre_hook")
@@ -160,6 +160,8 @@ def test_several_outputs(backend: Backend, trace: Trace) -> None:
         "backward-pre-hook-gets-gradients-of-tensors-alone",
         "backward-hooks-skipped-if-an-output-needs-no-gradient",
         "backward-hooks-wait-for-every-output",
+        "later-backward-pre-hooks-get-zeros-for-none",
+        "backward-pre-hook-gets-a-tuple-for-a-list-of-tensors",
     ],
 )
 def test_none_for_others(backend: Backend, trace: Trace) -> None:
@@ -171,12 +173,14 @@ def test_none_for_others(backend: Backend, trace: Trace) -> None:
 
     trace.expect(("pre-hook", [None, [1.0, 1.0], None]))
 
-    others = [None, {"a": "dict"}, [7], *OTHERS]
+    others = [None, {"a": "dict"}, [7], [leaf(backend)], *OTHERS]
     module = backend.module({}, lambda _module, x: (*others, x * 3))
-    backend.register_full_backward_pre_hook(module, lambda _, grad_output: trace.log("pre-hook", grad_output))
-    backend.backward(backend.call(lambda x: backend.sum(module(x)[-1]), leaf(backend)))
+    for label in EARLIER:
+        backend.register_full_backward_pre_hook(module, lambda _, grads, label=label: trace.log(label, grads))
+    for _ in range(3):
+        backend.backward(backend.call(lambda x: backend.sum(module(x)[-1]), leaf(backend)))
 
-    trace.expect(("pre-hook", [*[None] * len(others), [1.0, 1.0]]))
+        trace.expect(*((label, [*[None] * len(others), [1.0, 1.0]]) for label in EARLIER))
 
 
 @rule(
