@@ -1,6 +1,7 @@
 """Mutants whose Nodes are wrong, or whose Node hooks are."""
 
 import weakref
+from itertools import chain, repeat
 from types import SimpleNamespace
 from typing import Any
 
@@ -83,6 +84,42 @@ def node_post_hook_arguments_swapped(self: Mutant, hook: Hook, grad_inputs: Any,
 def node_post_hook_gets_lists(self: Mutant, hook: Hook, grad_inputs: Any, grad_outputs: Any) -> Any:
     """A Node post-hook gets lists instead of tuples."""
     return hook(list(grad_inputs), list(grad_outputs))
+
+
+def _as_lists(hook: Hook) -> Hook:
+    return lambda inputs, outputs: hook(list(inputs), list(outputs))
+
+
+@overriding("node_register_hook")
+def later_node_post_hooks_get_lists(self: Mutant, old: Hook, node: Any, hook: Hook) -> Any:
+    """A post-hook that is not the first of its Node gets lists instead of tuples."""
+    data = self.node_metadata(node)
+    is_later = data.setdefault("has a post-hook", False)
+    data["has a post-hook"] = True
+    return old(node, _as_lists(hook) if is_later else hook)
+
+
+@altering("node_register_hook")
+def node_post_hook_gets_lists_in_its_second_call(self: Mutant, _node: Any, hook: Hook) -> Hook:
+    """A Node post-hook gets lists instead of tuples from its second call on."""
+    hooks = chain([hook], repeat(_as_lists(hook)))
+
+    def run(*grads: Any) -> Any:
+        return next(hooks)(*grads)
+
+    return run
+
+
+@altering("node_register_hook")
+def node_post_hook_of_a_leaf_gets_lists(self: Mutant, node: Any, hook: Hook) -> Hook:
+    """A post-hook of an AccumulateGrad Node gets lists instead of tuples."""
+    return hook if self.leaf_of(node) is None else _as_lists(hook)
+
+
+@calling("node_register_hook")
+def node_post_hook_gets_a_list_of_one_grad_input(self: Mutant, hook: Hook, inputs: Any, outputs: Any) -> Any:
+    """A Node post-hook gets a list instead of a tuple for a single grad_input."""
+    return hook(list(inputs) if len(inputs) == 1 == len(outputs) else inputs, outputs)
 
 
 @calling("node_register_hook")

@@ -124,6 +124,10 @@ def test_metadata(backend: Backend, trace: Trace) -> None:
         "node-post-hook-arguments-swapped",
         "node-post-hook-gets-lists",
         "node-post-hook-gets-the-first-grad-output",
+        "later-node-post-hooks-get-lists",
+        "node-post-hook-gets-lists-in-its-second-call",
+        "node-post-hook-of-a-leaf-gets-lists",
+        "node-post-hook-gets-a-list-of-one-grad-input",
     ],
 )
 def test_arguments(backend: Backend, trace: Trace) -> None:
@@ -152,6 +156,16 @@ def test_arguments(backend: Backend, trace: Trace) -> None:
         trace.expect(("grad_inputs, grad_outputs", [[[15.0], [10.0]], [[5.0]]]), ("tuples", True))
         backend.backward(backend.call(parts, backend.tensor([1.0, 2.0, 3.0], requires_grad=True)))
         trace.expect(("grad_inputs, grad_outputs", [[[2.0, 5.0, 3.0]], [[2.0], [5.0], [3.0]]]), ("tuples", True))
+
+    x = backend.tensor([2.0], requires_grad=True)
+    of_leaf = backend.accumulate_grad(x)
+    for number in range(3):
+        backend.node_register_hook(of_leaf, types)
+        y = backend.call(backend.clone, x)
+        for _ in range(3):
+            backend.node_register_hook(backend.grad_fn(y), types)
+        backend.backward(backend.call(lambda y: backend.sum(y * 3), y))
+        trace.expect(*[("tuples", True)] * (3 + number + 1))
 
 
 @rule(
