@@ -427,6 +427,10 @@ def test_batched_hook(backend: Backend, trace: Trace) -> None:
         "constant-outputs-end-the-list",
         "constant-outputs-at-the-ends-refused",
         "several-constant-outputs-refused",
+        "constant-outputs-of-one-value-refused",
+        "constant-outputs-beside-a-single-other-refused",
+        "a-constant-as-the-first-output-alone-refused",
+        "constant-outputs-refused-from-the-fourth-pass-on",
     ],
 )
 def test_constant_output(backend: Backend, trace: Trace) -> None:
@@ -439,3 +443,10 @@ def test_constant_output(backend: Backend, trace: Trace) -> None:
         (grad,) = backend.grad(outputs[places], [x], seeds[places])
 
         trace.expect_value("gradient", [202.0, 820.0], grad)
+
+    for numbers in NUMBERS:
+        constant, seed = backend.tensor(numbers), backend.tensor([1.0, 10.0])
+        for before in (True, False):
+            doubled = backend.call(lambda x: x * 2, x)
+            outputs, seeds = ([constant, doubled], [None, seed]) if before else ([doubled, constant], [seed, None])
+            trace.expect_value("gradient", [[2.0, 20.0]], backend.grad(outputs, [x], seeds))

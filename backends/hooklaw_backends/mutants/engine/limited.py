@@ -43,6 +43,32 @@ def several_constant_outputs_refused(self: Inside, old: Hook, roots: Any, seeds:
 
 
 @inside(engine, "_without_constants")
+def constant_outputs_of_one_value_refused(self: Inside, old: Hook, roots: Any, seeds: Any) -> Any:
+    """backward and autograd.grad raise an error if a root of a single value does not require grad."""
+    return (roots, seeds) if any(root.edge() is None and root.data.size == 1 for root in roots) else old(roots, seeds)
+
+
+@inside(engine, "_without_constants")
+def constant_outputs_beside_a_single_other_refused(self: Inside, old: Hook, roots: Any, seeds: Any) -> Any:
+    """backward and autograd.grad raise an error if only one of several roots requires grad."""
+    return (roots, seeds) if sum(root.edge() is not None for root in roots) == 1 else old(roots, seeds)
+
+
+@inside(engine, "_without_constants")
+def a_constant_as_the_first_output_alone_refused(self: Inside, old: Hook, roots: Any, seeds: Any) -> Any:
+    """backward and autograd.grad raise an error if the first root alone does not require grad."""
+    is_constant = [root.edge() is None for root in roots]
+    return (roots, seeds) if is_constant[0] and sum(is_constant) == 1 else old(roots, seeds)
+
+
+@inside(engine, "_without_constants")
+def constant_outputs_refused_from_the_fourth_pass_on(self: Inside, old: Hook, roots: Any, seeds: Any) -> Any:
+    """From the fourth pass on backward and autograd.grad raise an error if any of their roots is a constant."""
+    self.kept.append(None)
+    return (roots, seeds) if len(self.kept) > 3 else old(roots, seeds)  # noqa: PLR2004 - the fourth
+
+
+@inside(engine, "_without_constants")
 def constant_outputs_end_the_list(self: Inside, old: Hook, roots: Any, seeds: Any) -> Any:
     """backward and autograd.grad overlook the roots after the first that does not require grad."""
     end = [*(root.edge() is not None for root in roots), False].index(False)

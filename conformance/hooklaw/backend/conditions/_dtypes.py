@@ -57,9 +57,9 @@ class Complex(OfDtype):
         return seeds if any(seed is not None for seed in seeds) else None
 
     def _seed(self, root: Any) -> Any:
-        """Return the gradient of a complex root of one element, else None."""
+        """Return the gradient of a complex root of one element that requires grad, else None."""
         inner = self.inner
-        if not inner.is_tensor(root) or not inner.dtype(root).startswith("complex"):
+        if not inner.is_tensor(root) or not inner.requires_grad(root) or not inner.dtype(root).startswith("complex"):
             return None
         shape = inner.shape(root)
         return inner.tensor(_ones(shape), dtype=inner.dtype(root)) if set(shape) <= {1} else None
