@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
+from itertools import product
 from typing import Any, NamedTuple
 
 from hooklaw import Backend, Basis, Capability, Level, Trace, docstring, observed, rule
@@ -165,8 +166,11 @@ def fails_each_time(trace: Trace, kinds: dict[str, Kind]) -> None:
 
 
 def may_remove_itself(trace: Trace, kinds: dict[str, Kind]) -> None:
-    """Expect a hook of each kind that removes itself to run once, and those around it each time."""
-    for label, kind in kinds.items():
+    """Expect a hook of each kind that removes itself to run until then, and those around it each time.
+
+    It removes itself in its first call or in its third; it is the only hook, the first, the last or in between.
+    """
+    for (label, kind), older, newer, calls in product(kinds.items(), (0, 1), (0, 1), (1, THRICE)):
         with ExitStack() as handles:
 
             def register(hook: Hook, kind: Kind = kind, handles: ExitStack = handles) -> Any:
@@ -174,18 +178,23 @@ def may_remove_itself(trace: Trace, kinds: dict[str, Kind]) -> None:
                 handles.callback(handle.remove)
                 return handle
 
-            def once(*_: Any, own: list[Any], **__: Any) -> None:
-                trace.log("once")
-                own[0].remove()
+            def leaving(*_: Any, left: list[None], own: list[Any], **__: Any) -> None:
+                trace.log("leaving")
+                left.pop()
+                if not left:
+                    own[0].remove()
 
             own = list[Any]()
-            register(trace.saw("older"))
-            own.append(register(partial(once, own=own)))
-            register(trace.saw("newer"))
-            for _ in range(2):
+            for _ in range(older):
+                register(trace.saw("older"))
+            own.append(register(partial(leaving, left=[None] * calls, own=own)))
+            for _ in range(newer):
+                register(trace.saw("newer"))
+            for _ in range(calls + 2):
                 kind.act()
             trace.log(label)
-            trace.expect("older", "once", "newer", "older", "newer", label)
+            before, after = ["older"] * older, ["newer"] * newer
+            trace.expect(*[*before, "leaving", *after] * calls, *[*before, *after] * 2, label)
 
 
 @rule(
@@ -229,7 +238,15 @@ def test_errors_of_steps(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[STEP_PRE.sentence(6), STEP_POST.sentence(5), STEP_PRE_OF_ALL.sentence(4), STEP_POST_OF_ALL.sentence(4)],
     needs=[Capability.OPTIMIZERS],
-    mutants=["step-hook-stays", "step-post-hook-stays", "global-step-hook-stays"],
+    mutants=[
+        "step-hook-stays",
+        "step-post-hook-stays",
+        "global-step-hook-stays",
+        "lone-hooks-around-a-step-or-state-cannot-remove-themselves",
+        "last-hooks-around-a-step-or-state-cannot-remove-themselves",
+        "hooks-around-a-step-or-state-cannot-remove-themselves-later",
+        "global-step-hook-that-removes-itself-stays-for-other-optimizers",
+    ],
 )
 def test_step_hooks_remove_themselves(backend: Backend, trace: Trace) -> None:
     """A step hook that removes itself while it runs is called in no later step, and all other hooks still are.
@@ -237,6 +254,19 @@ def test_step_hooks_remove_themselves(backend: Backend, trace: Trace) -> None:
     The docstrings say that the handle's remove removes the hook, and except no moment.
     """
     may_remove_itself(trace, steps(backend))
+
+    for register in (backend.register_optimizer_step_pre_hook, backend.register_optimizer_step_post_hook):
+        optimizers, own = [sgd(backend), sgd(backend)], list[Any]()
+
+        def leaving(*_: Any, own: list[Any] = own) -> None:
+            trace.log("leaving")
+            own[0].remove()
+
+        own.append(register(leaving))
+        for optimizer in (*optimizers, *optimizers):
+            backend.step(optimizer)
+        own[0].remove()
+        trace.expect("leaving")
 
 
 @rule(
@@ -278,7 +308,12 @@ def test_errors_of_states(backend: Backend, trace: Trace) -> None:
         observed("these registrations return a handle; only the docstring of the load_state_dict post-hook names it")
     ],
     needs=[Capability.MODULES, Capability.STATE_DICT],
-    mutants=["state-hook-stays"],
+    mutants=[
+        "state-hook-stays",
+        "lone-hooks-around-a-step-or-state-cannot-remove-themselves",
+        "last-hooks-around-a-step-or-state-cannot-remove-themselves",
+        "hooks-around-a-step-or-state-cannot-remove-themselves-later",
+    ],
 )
 def test_state_hooks_remove_themselves(backend: Backend, trace: Trace) -> None:
     """A state-dict hook that removes itself while it runs is not called again, and all other hooks still are."""
