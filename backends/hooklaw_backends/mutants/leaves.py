@@ -1,7 +1,7 @@
 """Mutants that confuse requires_grad, is_leaf and detach."""
 
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from typing import Any
 
 from hooklaw_backends.mutants.base import Hook, Mutant, overriding, products
@@ -38,6 +38,36 @@ class FlagOfANonLeafIsSet(Mutant):
 def flag_of_a_non_leaf_is_ignored(self: Mutant, old: Hook, tensor: Any, *, requires_grad: bool) -> None:
     """Setting requires_grad of a non-leaf tensor to False does nothing instead of raising an error."""
     with suppress(RuntimeError):
+        old(tensor, requires_grad=requires_grad)
+
+
+@overriding("set_requires_grad")
+def flag_of_a_non_leaf_is_ignored_after_an_error(self: Mutant, old: Hook, tensor: Any, *, requires_grad: bool) -> None:
+    """Setting requires_grad of a non-leaf tensor to False is an error once, and does nothing later."""
+    try:
+        old(tensor, requires_grad=requires_grad)
+    except RuntimeError as error:
+        self.kept.append(str(error))
+        if len(self.kept) == 1:
+            raise
+
+
+@overriding("set_requires_grad")
+def flag_of_a_non_leaf_that_is_a_scalar_is_ignored(
+    self: Mutant, old: Hook, tensor: Any, *, requires_grad: bool
+) -> None:
+    """Setting requires_grad of a 0-d tensor that is no leaf to False does nothing instead of raising an error."""
+    with suppress(RuntimeError) if self.shape(tensor) == () else nullcontext():
+        old(tensor, requires_grad=requires_grad)
+
+
+@overriding("set_requires_grad")
+def flag_of_a_result_of_a_result_is_ignored(self: Mutant, old: Hook, tensor: Any, *, requires_grad: bool) -> None:
+    """Setting requires_grad to False is no error for a tensor that was computed of non-leaves alone."""
+    node = self.grad_fn(tensor)
+    nodes = [] if node is None else [each for each in self.node_next(node) if each is not None]
+    is_of_results = nodes and all(self.leaf_of(each) is None for each in nodes)
+    with suppress(RuntimeError) if is_of_results else nullcontext():
         old(tensor, requires_grad=requires_grad)
 
 

@@ -66,7 +66,13 @@ def test_not_a_leaf(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[observed("to set the flag of a tensor that is no leaf to false is an error")],
     needs=[Capability.REQUIRES_GRAD_FLAG],
-    mutants=["flag-of-a-non-leaf-is-set", "flag-of-a-non-leaf-is-ignored"],
+    mutants=[
+        "flag-of-a-non-leaf-is-set",
+        "flag-of-a-non-leaf-is-ignored",
+        "flag-of-a-non-leaf-is-ignored-after-an-error",
+        "flag-of-a-non-leaf-that-is-a-scalar-is-ignored",
+        "flag-of-a-result-of-a-result-is-ignored",
+    ],
 )
 def test_not_a_leaf_is_told(backend: Backend, trace: Trace) -> None:
     """Setting requires_grad of a non-leaf to False is an error."""
@@ -74,6 +80,12 @@ def test_not_a_leaf_is_told(backend: Backend, trace: Trace) -> None:
 
     with trace.raises(ErrorKind.REQUIRES_GRAD_OF_NON_LEAF):
         backend.set_requires_grad(y, requires_grad=False)
+
+    for numbers in NUMBERS:
+        z = backend.tensor(numbers, requires_grad=True)
+        for result in backend.call(lambda z: (z * 1, backend.clone(z * 1), backend.exp(z), backend.sum(z)), z):
+            with trace.raises(ErrorKind.REQUIRES_GRAD_OF_NON_LEAF):
+                backend.set_requires_grad(result, requires_grad=False)
 
 
 @rule(
@@ -134,18 +146,36 @@ def test_frozen(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[FLAG.sentence(4)],
     needs=[Capability.REQUIRES_GRAD_FLAG],
-    mutants=["frozen-for-good"],
+    mutants=[
+        "frozen-for-good",
+        "frozen-for-good-by-the-third-time",
+        "frozen-for-good-once-used",
+        "each-freezing-needs-a-thawing",
+        "graphs-from-before-a-freezing-miss-their-leaf",
+        "zeros-are-frozen-for-good",
+    ],
 )
 def test_thawed(backend: Backend, trace: Trace) -> None:
     """A leaf whose requires_grad was switched off and on again accumulates gradients as before."""
     x = backend.tensor([1.0, 2.0], requires_grad=True)
-    for accumulated in ([3.0, 3.0], [6.0, 6.0]):
+    for accumulated in ([3.0, 3.0], [6.0, 6.0], [9.0, 9.0]):
         for flag in (False, True):
             backend.set_requires_grad(x, requires_grad=flag)
 
         backend.backward(backend.call(lambda x: backend.sum(x * 3), x))
 
         trace.expect_value("x.grad", accumulated, backend.grad_of(x))
+
+    for numbers in NUMBERS:
+        x, y = (backend.tensor(numbers, requires_grad=True) for _ in range(2))
+        root = backend.call(lambda x, y: backend.sum(x * y), x, y)
+        for flag in (False, False, True):
+            backend.set_requires_grad(x, requires_grad=flag)
+            backend.call(lambda x: x * 5, x)
+        for each in (root, backend.call(lambda x, y: backend.sum(x * y), x, y)):
+            backend.set_grad(x, None)
+            backend.backward(each)
+            trace.expect_value("x.grad, before and after it was frozen", numbers, backend.grad_of(x))
 
 
 @rule(
