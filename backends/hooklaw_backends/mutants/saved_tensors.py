@@ -1,5 +1,8 @@
 """Mutants whose saved tensors have the wrong identity or lifetime."""
 
+from collections.abc import Generator
+from contextlib import contextmanager
+from functools import wraps
 from typing import Any
 
 from hooklaw_backends.mutants.base import Hook, Mutant, Pair, fresh, overriding, packing, pairs, unpacking
@@ -72,3 +75,61 @@ def packed_objects_outlive_the_graph(self: Mutant, pack: Hook, tensor: Any) -> A
     """Packed objects are never released."""
     self.kept.append(pack(tensor))
     return self.kept[-1]
+
+
+class _CountsPairs(Mutant):
+    """A mutant that counts the pairs of hooks so far."""
+
+    pairs = 0
+
+    def reset(self) -> None:
+        super().reset()
+        self.pairs = 0
+
+
+def keeping(step: Hook) -> type[Mutant]:
+    """Make a mutant that never releases what is packed of a tensor if ``(self, tensor, number)`` says so.
+
+    It is given how many tensors the pair of hooks has packed before.
+    """
+
+    @contextmanager
+    @wraps(step)
+    def hooks(self: _CountsPairs, old: Hook, pack: Hook, unpack: Hook) -> Generator[None]:
+        numbers: list[None] = []
+
+        def packing(tensor: Any) -> Any:
+            packed = pack(tensor)
+            self.kept += [packed] if step(self, tensor, len(numbers)) else []
+            numbers.append(None)
+            return packed
+
+        with old(packing, unpack):
+            self.pairs += 1
+            yield
+
+    return overriding("saved_tensors_hooks", base=_CountsPairs)(hooks)
+
+
+@keeping
+def packed_objects_of_later_pairs_outlive_the_graph(self: _CountsPairs, _tensor: Any, _number: int) -> bool:
+    """What is packed under the third pair of hooks or a later one is never released."""
+    return self.pairs > 2  # noqa: PLR2004 - the third
+
+
+@keeping
+def packed_constants_outlive_the_graph(self: _CountsPairs, tensor: Any, _number: int) -> bool:
+    """What is packed of a tensor that does not require grad is never released."""
+    return not self.requires_grad(tensor)
+
+
+@keeping
+def later_packed_objects_of_a_pair_outlive_the_graph(_self: _CountsPairs, _tensor: Any, number: int) -> bool:
+    """What a pair of hooks packs after its first two tensors is never released."""
+    return number > 1
+
+
+@keeping
+def packed_scalars_outlive_the_graph(self: _CountsPairs, tensor: Any, _number: int) -> bool:
+    """What is packed of a 0-d tensor is never released."""
+    return self.shape(tensor) == ()

@@ -3,6 +3,7 @@
 import weakref
 
 from hooklaw import Backend, Capability, Level, Trace, docstring, notes, page, rule, tutorial
+from hooklaw.rules.hooks import NUMBERS
 from hooklaw.rules.lifetimes import kinds_of_node, without_collector
 
 HOOKS = docstring("torch.autograd.graph.saved_tensors_hooks")
@@ -241,7 +242,14 @@ def test_released_by_backward(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[SECTION.sentence(8), TUTORIAL.sentence(51)],
     needs=[Capability.SAVED_TENSOR_HOOKS, Capability.WEAK_REFERENCES],
-    mutants=["unpacked-during-forward", "packed-objects-outlive-the-graph"],
+    mutants=[
+        "unpacked-during-forward",
+        "packed-objects-outlive-the-graph",
+        "packed-objects-of-later-pairs-outlive-the-graph",
+        "packed-constants-outlive-the-graph",
+        "later-packed-objects-of-a-pair-outlive-the-graph",
+        "packed-scalars-outlive-the-graph",
+    ],
 )
 def test_released_with_the_graph(backend: Backend, trace: Trace) -> None:
     """A packed object is deleted with its graph if no backward runs."""
@@ -261,6 +269,31 @@ def test_released_with_the_graph(backend: Backend, trace: Trace) -> None:
             run(operation)
 
             trace.expect("forward done", *released)
+
+    def packs(numbers):
+        packed = []
+
+        def pack(tensor):
+            packed.append(None)
+            return Packed(trace, backend.detach(tensor))
+
+        def forward(a, b, constant):
+            with backend.saved_tensors_hooks(pack, lambda packed: packed.tensor):
+                first = a * b * constant * a
+            with backend.saved_tensors_hooks(pack, lambda packed: packed.tensor):
+                return backend.exp(first * b)
+
+        leaves = [backend.tensor(numbers, requires_grad=True) for _ in range(2)]
+        y = backend.call(forward, *leaves, backend.tensor(numbers))
+        trace.log("forward done")
+        del y
+        return len(packed)
+
+    for numbers in (*NUMBERS, [0.0]):
+        with without_collector():
+            count = packs(numbers)
+
+            trace.expect("forward done", *["released"] * count)
 
 
 @rule(
