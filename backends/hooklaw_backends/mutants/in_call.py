@@ -6,7 +6,7 @@ from typing import Any
 
 from hooklaw_backends.mutants import verbs
 from hooklaw_backends.mutants.base import Hook, Mutant, fresh, overriding
-from hooklaw_backends.mutants.shared import Handle, KeepsHandles
+from hooklaw_backends.mutants.shared import Handle, KeepsHandles, once, without_result
 
 
 class _InCall(Mutant):
@@ -199,3 +199,68 @@ class ResultsOfACallOverwriteThoseBefore(Mutant):
 
     def _fits(self, one: Any, other: Any) -> bool:
         return self.shape(one) == self.shape(other) and self.dtype(one) == self.dtype(other)
+
+
+class _BetweenCalls(_InCall):
+    """A mutant that knows in how many passes since its first use each leaf has been."""
+
+    used = fresh(list[tuple[weakref.ref[Any], list[None]]])
+
+    def call(self, fn: Hook, *tensors: Any) -> Any:
+        made = super().call(fn, *tensors)
+        new = [each for each in tensors if self.is_tensor(each) and self._passes_of(each) is None]
+        self.used += [(weakref.ref(each), []) for each in new]
+        return made
+
+    def backward(self, root: Any, gradient: Any = None, **how: Any) -> None:
+        super().backward(root, gradient, **how)
+        for _, passes in self.used:
+            passes.append(None)
+
+    def _passes_of(self, leaf: Any) -> list[None] | None:
+        return next((passes for alive, passes in self.used if alive() is leaf), None)
+
+    def gap(self, leaf: Any) -> int:
+        """Return after how many passes of a leaf it is, or 0 inside of calls or for other tensors."""
+        return 0 if self.running or not self.is_leaf(leaf) else len(self._passes_of(leaf) or ())
+
+
+@overriding("register_hook", base=_BetweenCalls)
+def later_hooks_between_the_same_calls_ignored(self: _BetweenCalls, old: Hook, tensor: Any, hook: Hook) -> Any:
+    """Of several hooks that are registered on a leaf between two calls only the first runs."""
+    gap = self.gap(tensor)
+    is_later = gap > 0 and any(alive() is tensor and other == gap for alive, other in self.kept)
+    self.kept.append((weakref.ref(tensor), gap))
+    return Handle() if is_later else old(tensor, hook)
+
+
+@overriding("register_hook", base=_BetweenCalls)
+def hooks_between_later_calls_ignored(self: _BetweenCalls, old: Hook, tensor: Any, hook: Hook) -> Any:
+    """A hook that is registered on a leaf after two calls, and before a third, never runs."""
+    return Handle() if self.gap(tensor) == 2 else old(tensor, hook)  # noqa: PLR2004 - two calls
+
+
+@overriding("register_hook", base=_BetweenCalls)
+def hooks_between_calls_run_once(self: _BetweenCalls, old: Hook, tensor: Any, hook: Hook) -> Any:
+    """A hook that is registered on a leaf between two calls runs in the second alone."""
+    return old(tensor, once(hook) if self.gap(tensor) else hook)
+
+
+@overriding("register_hook", base=_BetweenCalls)
+def hooks_between_calls_stay_after_two_calls(self: _BetweenCalls, old: Hook, tensor: Any, hook: Hook) -> Any:
+    """A hook that is registered on a leaf between two calls is not removed once it could run in two."""
+    handle, alive, gap = old(tensor, hook), weakref.ref(tensor), self.gap(tensor)
+    return Handle(lambda: None if gap and self.gap(alive()) > gap + 1 else handle.remove())
+
+
+@overriding("register_hook", base=_BetweenCalls)
+def hooks_between_later_calls_stay(self: _BetweenCalls, old: Hook, tensor: Any, hook: Hook) -> Any:
+    """A hook that is registered on a leaf after two calls is never removed."""
+    handle = old(tensor, hook)
+    return Handle() if self.gap(tensor) > 1 else handle
+
+
+@overriding("register_hook", base=_BetweenCalls)
+def what_hooks_between_calls_return_is_ignored(self: _BetweenCalls, old: Hook, tensor: Any, hook: Hook) -> Any:
+    """What a hook returns that is registered on a leaf between two calls does not replace the gradient."""
+    return old(tensor, without_result(hook) if self.gap(tensor) else hook)

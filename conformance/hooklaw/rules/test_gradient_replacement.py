@@ -46,6 +46,7 @@ def test_none(backend: Backend, trace: Trace) -> None:
         "replacement-ignored",
         "leaf-hooks-live-with-their-accumulate-grad",
         "replacements-are-accumulated-uncopied",
+        "what-hooks-between-calls-return-is-ignored",
     ],
 )
 def test_leaf(backend: Backend, trace: Trace) -> None:
@@ -62,6 +63,11 @@ def test_leaf(backend: Backend, trace: Trace) -> None:
 
         trace.expect(("hook", [1.0, 2.0, 3.0]))
         trace.expect_value("x.grad", accumulated, backend.grad_of(x))
+
+    backend.register_hook(x, lambda grad: grad * 10)
+    backend.backward(backend.call(lambda x, weights: backend.sum(x * weights), x, weights))
+    trace.expect(("hook", [1.0, 2.0, 3.0]))
+    trace.expect_value("x.grad with a later hook", [26.0, 39.0, 65.0], backend.grad_of(x))
 
 
 @rule(

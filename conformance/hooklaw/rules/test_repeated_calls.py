@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from hooklaw import Backend, Capability, Level, Trace, docstring, rule
+from hooklaw.rules.hooks import EARLIER
 
 REGISTER_HOOK = docstring("torch.Tensor.register_hook")
 SAVED = docstring("torch.autograd.graph.saved_tensors_hooks")
@@ -59,7 +60,14 @@ def test_on_result(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[REGISTER_HOOK.sentence(2, 5)],
     needs=NEEDS,
-    mutants=["hooks-between-calls-ignored"],
+    mutants=[
+        "hooks-between-calls-ignored",
+        "later-hooks-between-the-same-calls-ignored",
+        "hooks-between-later-calls-ignored",
+        "hooks-between-calls-run-once",
+        "hooks-between-calls-stay-after-two-calls",
+        "hooks-between-later-calls-stay",
+    ],
 )
 def test_leaf_between(backend: Backend, trace: Trace) -> None:
     """A hook registered on a leaf between two calls of a function runs after the second, and not once removed."""
@@ -80,6 +88,19 @@ def test_leaf_between(backend: Backend, trace: Trace) -> None:
     backend.register_hook(x, trace.saw("another hook"))
     backend.backward(backend.call(forward, x))
     trace.expect("another hook")
+
+    x, handles = leaf(backend), dict[str, Any]()
+    for label in EARLIER:
+        backend.backward(backend.call(forward, x))
+        trace.expect_in_any_order(*handles)
+        for each in (label, f"{label}, too"):
+            handles[each] = backend.register_hook(x, trace.saw(each))
+    while handles:
+        backend.backward(backend.call(forward, x))
+        trace.expect_in_any_order(*handles)
+        handles.pop(next(iter(handles))).remove()
+    backend.backward(backend.call(forward, x))
+    trace.expect()
 
 
 @rule(
