@@ -203,6 +203,41 @@ def hook_accepted_on_what_was_not_recorded(self: _KnowsConstants, old: Hook, ten
     return Handle() if self.is_not_recorded(tensor) else old(tensor, hook)
 
 
+@overriding("register_hook")
+def hook_accepted_on_constants_of_one_value(self: Mutant, old: Hook, tensor: Any, hook: Hook) -> Any:
+    """Registering a hook on a single number that does not require grad is not an error."""
+    is_accepted = not self.requires_grad(tensor) and set(self.shape(tensor)) <= {1}
+    return Handle() if is_accepted else old(tensor, hook)
+
+
+@overriding("register_hook")
+def hook_accepted_on_constants_without_elements(self: Mutant, old: Hook, tensor: Any, hook: Hook) -> Any:
+    """Registering a hook on a tensor without elements that does not require grad is not an error."""
+    return Handle() if not self.requires_grad(tensor) and 0 in self.shape(tensor) else old(tensor, hook)
+
+
+class HookAcceptedOnDetachedResults(Mutant):
+    """Registering a hook on what detach returns for the result of an operation is not an error."""
+
+    def detach(self, tensor: Any) -> Any:
+        made = super().detach(tensor)
+        self.kept += [] if self.is_leaf(tensor) else [weakref.ref(made)]
+        return made
+
+    def register_hook(self, tensor: Any, hook: Hook) -> Any:
+        is_detached = any(made() is tensor for made in self.kept)
+        return Handle() if is_detached and not self.requires_grad(tensor) else super().register_hook(tensor, hook)
+
+
+@overriding("register_hook")
+def hook_accepted_on_a_constant_that_refused_one(self: Mutant, old: Hook, tensor: Any, hook: Hook) -> Any:
+    """Registering a hook on a tensor that does not require grad is an error for the first hook alone."""
+    if self.requires_grad(tensor) or all(refused() is not tensor for refused in self.kept):
+        self.kept.append(weakref.ref(tensor))
+        return old(tensor, hook)
+    return Handle()
+
+
 @overriding("register_post_accumulate_grad_hook", base=_KnowsConstants)
 def post_accumulate_accepted_on_what_was_not_recorded(self: _KnowsConstants, old: Hook, tensor: Any, hook: Hook) -> Any:
     """A post-accumulate hook on the result of an operation that does not require grad is not an error."""

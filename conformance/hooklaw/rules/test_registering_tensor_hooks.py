@@ -1,6 +1,7 @@
 """Registering tensor hooks: on which tensors, when, and in which order several run."""
 
 from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, notes, observed, rule
+from hooklaw.rules.hooks import NUMBERS
 
 REGISTER_HOOK = docstring("torch.Tensor.register_hook")
 EXECUTION = notes("autograd", "backward-hooks-execution")
@@ -94,7 +95,14 @@ def test_same_function_twice(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[REGISTER_HOOK, observed("only the error's own text says it")],
     needs=[Capability.TENSOR_HOOKS],
-    mutants=["hook-accepted-without-requires-grad", "hook-accepted-on-what-was-not-recorded"],
+    mutants=[
+        "hook-accepted-without-requires-grad",
+        "hook-accepted-on-what-was-not-recorded",
+        "hook-accepted-on-constants-of-one-value",
+        "hook-accepted-on-constants-without-elements",
+        "hook-accepted-on-detached-results",
+        "hook-accepted-on-a-constant-that-refused-one",
+    ],
 )
 def test_requires_grad(backend: Backend, trace: Trace) -> None:
     """Registering a hook on a tensor that does not require grad is an error."""
@@ -102,6 +110,14 @@ def test_requires_grad(backend: Backend, trace: Trace) -> None:
     for x in (constant, backend.call(lambda x: x * 2, constant), backend.detach(leaf)):
         with trace.raises(ErrorKind.NO_GRADIENT):
             backend.register_hook(x, trace.saw("hook"))
+
+    for numbers in NUMBERS:
+        constant, leaf = backend.tensor(numbers), backend.tensor(numbers, requires_grad=True)
+        detached = backend.detach(backend.call(lambda x: x * 2, leaf))
+        for x in (constant, backend.clone(constant), detached):
+            for _ in range(2):
+                with trace.raises(ErrorKind.NO_GRADIENT):
+                    backend.register_hook(x, trace.saw("hook"))
 
 
 @rule(
