@@ -1,5 +1,7 @@
 """Mutants that serialize a tensor's hooks, or drop them without a warning."""
 
+import warnings
+from functools import wraps
 from typing import Any
 
 from hooklaw_backends.mutants.base import Hook, Mutant, fresh, overriding
@@ -91,3 +93,57 @@ def marked_hooks_replace_nothing(self: Mutant, old: Hook, hook: Hook) -> Hook:
 def marked_hooks_run_once(self: Mutant, old: Hook, hook: Hook) -> Hook:
     """A hook that is marked with unserializable_hook runs in the first backward only."""
     return old(once(hook))
+
+
+@overriding("unserializable_hook")
+def marked_hooks_run_twice_at_most(self: Mutant, old: Hook, hook: Hook) -> Hook:
+    """A hook that is marked with unserializable_hook does not run a third time."""
+    calls: list[None] = []
+
+    def run(grad: Any) -> Any:
+        calls.append(None)
+        return hook(grad) if len(calls) < 3 else None  # noqa: PLR2004 - the third
+
+    return old(run)
+
+
+@overriding("unserializable_hook")
+def later_marked_hooks_never_run(self: Mutant, old: Hook, hook: Hook) -> Hook:
+    """Of the hooks that are marked with unserializable_hook only the first two run."""
+    self.kept.append(hook)
+    return old(hook if len(self.kept) < 3 else lambda _: None)  # noqa: PLR2004 - the third
+
+
+def warning_of_marks(step: Hook) -> type[Mutant]:
+    """Make a mutant that warns of marked hooks, too, if ``(self, tensor)`` says so."""
+
+    @wraps(step)
+    def save(self: Mutant, old: Hook, tensor: Any) -> bytes:
+        if self.hooks_of(tensor) and step(self, tensor):
+            warnings.warn("hooks are not serialized", stacklevel=2)
+        return old(tensor)
+
+    return overriding("save")(save)
+
+
+@warning_of_marks
+def marks_ignored_after_a_backward(self: Mutant, tensor: Any) -> bool:
+    """Serializing a leaf warns about hooks that are marked with unserializable_hook if the leaf has a gradient."""
+    return self.is_leaf(tensor) and self.grad_of(tensor) is not None
+
+
+@warning_of_marks
+def marks_of_three_hooks_ignored(self: Mutant, tensor: Any) -> bool:
+    """Serializing a tensor with three hooks warns, even if all are marked with unserializable_hook."""
+    return len(self.hooks_of(tensor)) > 2  # noqa: PLR2004 - three
+
+
+class SavingRemovesMarkedHooksOfResults(_KnowsMarks):
+    """Serializing what an operation made removes its hooks that are marked with unserializable_hook."""
+
+    def save(self, tensor: Any) -> bytes:
+        data = super().save(tensor)
+        hooks = {} if self.is_leaf(tensor) else self.hooks_of(tensor) or {}
+        for handle in [handle for handle, hook in hooks.items() if self.keeps(hook)]:
+            del hooks[handle]
+        return data

@@ -42,7 +42,16 @@ def test_warns(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[UNSERIALIZABLE.sentence(1, 2)],
     needs=NEEDS,
-    mutants=["unserializable-mark-ignored", "marked-hooks-replace-nothing", "marked-hooks-run-once"],
+    mutants=[
+        "unserializable-mark-ignored",
+        "marked-hooks-replace-nothing",
+        "marked-hooks-run-once",
+        "marked-hooks-run-twice-at-most",
+        "later-marked-hooks-never-run",
+        "marks-ignored-after-a-backward",
+        "marks-of-three-hooks-ignored",
+        "saving-removes-marked-hooks-of-results",
+    ],
 )
 def test_marked_hook(backend: Backend, trace: Trace) -> None:
     """Serializing a tensor whose hook is marked as unserializable does not warn of it, and the hook runs as usual."""
@@ -52,10 +61,21 @@ def test_marked_hook(backend: Backend, trace: Trace) -> None:
     backend.register_hook(x, backend.unserializable_hook(trace.saw("hook", lambda grad: grad * 10)))
     trace.expect_value("warnings", before, _warnings_of_saving(backend, x))
 
-    for total in (20.0, 40.0):
+    for total in (20.0, 40.0, 60.0):
         backend.backward(backend.call(lambda x: backend.sum(x * 2), x))
         trace.expect(("hook", [2.0, 2.0]))
         trace.expect_value("x.grad", [total, total], backend.grad_of(x))
+        trace.expect_value("warnings after backward", before, _warnings_of_saving(backend, x))
+
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    doubled = backend.call(lambda x: x * 2, x)
+    before = _warnings_of_saving(backend, doubled)
+    for factor in (2, 3, 5):
+        backend.register_hook(doubled, backend.unserializable_hook(lambda grad, factor=factor: grad * factor))
+    for _ in range(2):
+        trace.expect_value("warnings with three hooks", before, _warnings_of_saving(backend, doubled))
+    backend.backward(backend.call(backend.sum, doubled))
+    trace.expect_value("x.grad after three hooks", [60.0, 60.0], backend.grad_of(x))
 
 
 @rule(
