@@ -414,3 +414,26 @@ class OwnStepPostHooksLastInLaterSteps(Mutant):
         super().step(optimizer, **arguments)
         while self.kept:
             self.kept.pop(0)()
+
+
+def _run_tensor_hooks(mutant: Mutant, optimizer: Any) -> None:
+    """Run the tensor hooks of each parameter that has a gradient on zeros."""
+    for param in (param for group in optimizer.param_groups for param in group["params"]):
+        if mutant.grad_of(param) is not None:
+            for hook in list((mutant.hooks_of(param) or {}).values()):
+                hook(mutant.zeros_like(param))
+
+
+@overriding("zero_grad")
+def zero_grad_runs_tensor_hooks(self: Mutant, old: Hook, optimizer: Any, **options: bool) -> None:
+    """zero_grad runs the tensor hooks of each parameter whose gradient it resets."""
+    _run_tensor_hooks(self, optimizer)
+    old(optimizer, **options)
+
+
+@overriding("zero_grad")
+def zero_grad_that_sets_to_none_runs_tensor_hooks(self: Mutant, old: Hook, optimizer: Any, **options: bool) -> None:
+    """zero_grad runs the tensor hooks of each parameter whose gradient it sets to None."""
+    if options.get("set_to_none", True):
+        _run_tensor_hooks(self, optimizer)
+    old(optimizer, **options)

@@ -503,15 +503,21 @@ def test_skipped(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[observed("zero_grad runs no hook")],
     needs=[*NEEDS, Capability.TENSOR_HOOKS],
+    mutants=["zero-grad-runs-tensor-hooks", "zero-grad-that-sets-to-none-runs-tensor-hooks"],
 )
 def test_no_hooks(backend: Backend, trace: Trace) -> None:
     """An optimizer's zero_grad may reset gradients without running any hook."""
-    x, optimizer = prepared(backend)
-    backend.register_hook(x, trace.saw("hook"))
+    parameters = [backend.tensor([5.0], requires_grad=True) for _ in range(3)]
+    optimizer = backend.sgd(parameters, lr=1.0)
+    for x in parameters:
+        backend.register_hook(x, trace.saw("hook"))
+    for options in ({"set_to_none": False}, {}, {"set_to_none": True}):
+        for x in parameters:
+            backend.set_grad(x, backend.tensor([1.0]))
 
-    backend.zero_grad(optimizer, set_to_none=False)
+        backend.zero_grad(optimizer, **options)
 
-    trace.expect()
+        trace.expect()
 
 
 @rule(
