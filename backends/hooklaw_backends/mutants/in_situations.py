@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from hooklaw_backends.mutants.base import Hook, Mutant, Pair, overriding, pairs
 from hooklaw_backends.mutants.faults import FAULTS, PACK_FAULTS, UNPACK_FAULTS, Call, Wrong
 from hooklaw_backends.mutants.kinds import BACKWARD, FORWARD, KINDS, Kind
-from hooklaw_backends.mutants.situations import IN_PASS, Grouping, Knowing, Registration, Situation
+from hooklaw_backends.mutants.situations import ANY, IN_PASS, Grouping, Knowing, Registration, Situation
 
 
 def _made(kind: Kind, situation: Situation, wrong: Wrong) -> type[Mutant]:
@@ -136,7 +136,7 @@ def _is_by_number(fault: str, situation: Situation) -> bool:
 
 def _is_tried(kind: Kind, fault: str, situation: Situation) -> bool:
     """Whether a mutant can be wrong in this way: no engine handles an error by where the hook was registered."""
-    if fault == "in-wrong-mode" and situation not in IN_PASS:
+    if fault == "in-wrong-mode" and not (situation in (*ANY, *IN_PASS) and IN_PASS[0] in kind.situations):
         return False
     if fault in kind.without or not getattr(kind, OF_SOME.get(fault, "verbs")) or _is_by_number(fault, situation):
         return False

@@ -272,6 +272,18 @@ def hooks_run_with_grad_mode_off_in_backward(self: InBackward, hook: Hook, grad:
         return hook(grad)
 
 
+@altering("register_hook", base=InBackward)
+def hooks_of_a_root_run_with_grad_mode_on(self: InBackward, tensor: Any, hook: Hook) -> Hook:
+    """Grad mode is on while a tensor hook of the root of a backward runs."""
+    alive = weakref.ref(tensor)
+
+    def run(grad: Any) -> Any:
+        with self.enable_grad() if self.root is not None and alive() is self.root else nullcontext():
+            return hook(grad)
+
+    return run
+
+
 @overriding("backward")
 def exception_poisons_the_engine(self: Mutant, old: Hook, *given: Any, **how: Any) -> None:
     """After an exception in a hook every later backward fails."""

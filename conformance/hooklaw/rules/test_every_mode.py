@@ -12,9 +12,11 @@ from hooklaw.rules.hooks import (
     NODE_PRE,
     POST_ACCUMULATE,
     TENSOR,
+    leaf,
 )
 from hooklaw.rules.passes import BACKWARDS, EVERY_PASS, ROOTS, backwards, every_pass, in_thread, modes_in, roots
 
+LEAF = TENSOR._replace(register=lambda backend, parts, then: backend.register_hook(parts.leaf, then))
 DURING_BACKWARD = docstring("torch.Tensor.register_post_accumulate_grad_hook").sentence(10)
 
 
@@ -27,6 +29,9 @@ DURING_BACKWARD = docstring("torch.Tensor.register_post_accumulate_grad_hook").s
         "tensor-hook-in-wrong-mode-create-graph",
         "tensor-hook-in-wrong-mode-no-grad-pass",
         "tensor-hook-in-wrong-mode-several-roots",
+        "tensor-hook-in-wrong-mode-later",
+        "tensor-hook-in-wrong-mode-second-call",
+        "hooks-of-a-root-run-with-grad-mode-on",
     ],
 )
 def test_tensor(backend: Backend, trace: Trace) -> None:
@@ -35,6 +40,14 @@ def test_tensor(backend: Backend, trace: Trace) -> None:
     The docstring says it of post-accumulate-grad hooks, because they run during the backward pass.
     """
     modes_in(backend, trace, TENSOR, {**every_pass(backend), **roots(backend), **in_thread(backend)})
+    modes_in(backend, trace, LEAF, every_pass(backend))
+    for label, run in every_pass(backend).items():
+        x = leaf(backend)
+        root = backend.call(lambda x: backend.sum(x * 3), x)
+        backend.register_hook(root, lambda _: trace.log("grad mode of the root", backend.is_grad_enabled()))
+        run(root, x)
+        trace.log(label)
+        trace.expect(("grad mode of the root", "creates a graph" in label), label)
 
 
 @rule(
@@ -166,6 +179,8 @@ def test_backward_pre(backend: Backend, trace: Trace) -> None:
         "backward-hook-in-wrong-mode-backward-creating",
         "backward-hook-in-wrong-mode-no-grad-pass",
         "backward-hook-in-wrong-mode-several-roots",
+        "backward-hook-in-wrong-mode-later",
+        "backward-hook-in-wrong-mode-second-call",
     ],
 )
 def test_backward(backend: Backend, trace: Trace) -> None:

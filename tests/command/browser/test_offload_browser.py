@@ -281,8 +281,6 @@ class TestTable:
         timeline = {"compute": [(0.0, 0.5), (0.75, 1.0)], "out": [(0.25, 0.5)]}
         cells = [*made.strategies(), made.cell("drawn", 9, 2, timeline=timeline)]
         page = view([made.measured(*cells)], f"#cell={SLUG}/drawn")
-            [made.measured(*made.strategies(), made.cell("drawn", 9, 2, timeline=timeline))], f"#cell={SLUG}/drawn"
-        )
         drawn = page.locator(".timeline")
 
         assert drawn.inner_text().split("\n")[0] == "What the device did in one step of 1000 ms, under the profiler"
