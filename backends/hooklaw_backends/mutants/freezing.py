@@ -1,4 +1,4 @@
-"""Mutants in which a leaf whose requires_grad was set to False stays frozen, or misses gradients afterwards."""
+"""Mutants of requires_grad and detach_: leaves that stay frozen, results that are not detached."""
 
 import weakref
 from functools import wraps
@@ -88,3 +88,48 @@ class GraphsFromBeforeAFreezingMissTheirLeaf(Mutant):
         super().backward(root, gradient, **how)
         for leaf, grad in before:
             self.set_grad(leaf, grad)
+
+
+@overriding("set_requires_grad")
+def requires_grad_set_again_is_switched(self: Mutant, old: Hook, tensor: Any, *, requires_grad: bool) -> None:
+    """Setting requires_grad of a leaf that requires grad to True sets it to False."""
+    is_set_again = requires_grad and self.is_leaf(tensor) and self.requires_grad(tensor)
+    old(tensor, requires_grad=requires_grad and not is_set_again)
+
+
+class RequiresGradOfAFrozenLeafDoesNothing(Mutant):
+    """requires_grad_ does nothing to a leaf whose requires_grad was set to False."""
+
+    frozen = fresh(list[weakref.ref[Any]])
+
+    def set_requires_grad(self, tensor: Any, *, requires_grad: bool) -> None:
+        super().set_requires_grad(tensor, requires_grad=requires_grad)
+        self.frozen += [] if requires_grad else [weakref.ref(tensor)]
+
+    def requires_grad_(self, tensor: Any) -> Any:
+        return tensor if any(each() is tensor for each in self.frozen) else super().requires_grad_(tensor)
+
+
+class DetachOfWhatWasUsedDoesNothing(Mutant):
+    """detach_ does nothing to what an operation made and another used."""
+
+    used = fresh(list[weakref.ref[Any]])
+
+    def call(self, fn: Hook, *tensors: Any) -> Any:
+        self.used += [weakref.ref(each) for each in tensors if self.is_tensor(each) and not self.is_leaf(each)]
+        return super().call(fn, *tensors)
+
+    def detach_(self, tensor: Any) -> Any:
+        return tensor if any(each() is tensor for each in self.used) else super().detach_(tensor)
+
+
+@overriding("detach_")
+def detach_of_what_has_hooks_does_nothing(self: Mutant, old: Hook, tensor: Any) -> Any:
+    """detach_ does nothing to a tensor that has hooks."""
+    return tensor if self.hooks_of(tensor) else old(tensor)
+
+
+@overriding("detach_")
+def detach_of_zeros_does_nothing(self: Mutant, old: Hook, tensor: Any) -> Any:
+    """detach_ does nothing to a tensor that has no elements, or a single 0."""
+    return tensor if self.tolist(tensor) in (0.0, [0.0], []) else old(tensor)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from hooklaw import Backend, Capability, ErrorKind, Level, Trace, docstring, notes, rule
-from hooklaw.rules.hooks import Place, leaf
+from hooklaw.rules.hooks import NUMBERS, Place, leaf, nothing
 from hooklaw.rules.passes import EVERYWHERE, whenever
 
 DETACH = docstring("torch.Tensor.detach_")
@@ -35,6 +35,11 @@ def constant(backend: Backend) -> Any:
         "detach-lost-in-no-grad",
         "detach-reaches-the-one-before-another-thread",
         "detach-of-a-view-accepted-in-a-module",
+        "requires-grad-set-again-is-switched",
+        "requires-grad-of-a-frozen-leaf-does-nothing",
+        "detach-of-what-was-used-does-nothing",
+        "detach-of-what-has-hooks-does-nothing",
+        "detach-of-zeros-does-nothing",
     ],
 )
 def test_flag(backend: Backend, trace: Trace) -> None:
@@ -46,6 +51,16 @@ def test_flag(backend: Backend, trace: Trace) -> None:
         set_in(backend, trace, label, place)
         detached_in(backend, trace, label, place)
 
+    for numbers in (*NUMBERS, [1.0, 2.0]):
+        for used, hooked in ((False, False), (True, False), (False, True)):
+            result = backend.call(lambda x: x * 2, backend.tensor(numbers, requires_grad=True))
+            if used:
+                backend.call(lambda x: x * 3, result)
+            if hooked:
+                backend.register_hook(result, nothing)
+            backend.detach_(result)
+            trace.expect_value(f"requires grad, detached {numbers}", [False], flags(backend, [result]))
+
 
 def flags(backend: Backend, tensors: list[Any]) -> list[bool]:
     """Return whether the tensors require grad."""
@@ -56,7 +71,7 @@ def set_in(backend: Backend, trace: Trace, label: str, place: Place) -> None:
     """Expect requires_grad to be set in a place, and of no other tensor."""
     tensors = [constant(backend), constant(backend)]
     for nr in (0, 1, 0, 1):
-        for each, flag in ((nr, True), (1 - nr, False)):
+        for each, flag in ((nr, True), (nr, True), (1 - nr, False)):
             place(lambda each=each, flag=flag: backend.set_requires_grad(tensors[each], requires_grad=flag))
         trace.expect_value(f"require grad, {label}", [not nr, bool(nr)], flags(backend, tensors))
     tensors = [constant(backend), constant(backend)]
@@ -67,6 +82,8 @@ def set_in(backend: Backend, trace: Trace, label: str, place: Place) -> None:
     tensors = [tensors[0], backend.detach(tensors[0])]
     place(lambda: backend.requires_grad_(tensors[1]))
     trace.expect_value(f"require grad, {label}, one detached from the other", [False, True], flags(backend, tensors))
+    place(lambda: backend.requires_grad_(tensors[0]))
+    trace.expect_value(f"require grad, {label}, once frozen", [True, True], flags(backend, tensors))
 
 
 def detached_in(backend: Backend, trace: Trace, label: str, place: Place) -> None:
