@@ -6,7 +6,8 @@ from warnings import catch_warnings
 
 from hooklaw_backends.mutants import verbs
 from hooklaw_backends.mutants.base import Hook, InGrad, Mutant, altering, calling, fresh, overriding
-from hooklaw_backends.mutants.shared import inputs_to
+from hooklaw_backends.mutants.shared import inputs_to, once
+from hooklaw_backends.mutants.situations import Knowing
 
 
 @overriding("forward")
@@ -381,3 +382,30 @@ class ChangesOfTheFirstOfSeveralOutputsAccepted(Mutant):
             if place != 0:
                 raise
             return tensor * factor
+
+
+@overriding("register_forward_pre_hook", base=Knowing)
+def forward_pre_hooks_registered_in_no_grad_run_once(
+    self: Knowing, old: Hook, module: Any, hook: Hook, **options: bool
+) -> Any:
+    """A forward pre-hook that is registered in no_grad runs in the first call alone."""
+    its = self.registration("register_forward_pre_hook", module)
+    return old(module, once(hook) if its.in_no_grad else hook, **options)
+
+
+@overriding("register_forward_pre_hook", base=Knowing)
+def forward_pre_hooks_registered_in_a_pass_run_once(
+    self: Knowing, old: Hook, module: Any, hook: Hook, **options: bool
+) -> Any:
+    """A forward pre-hook that is registered during a pass runs in the first call alone."""
+    its = self.registration("register_forward_pre_hook", module)
+    return old(module, once(hook) if its.in_pass else hook, **options)
+
+
+@overriding("register_forward_pre_hook", base=Knowing)
+def forward_pre_hooks_registered_in_a_checkpoint_run_once(
+    self: Knowing, old: Hook, module: Any, hook: Hook, **options: bool
+) -> Any:
+    """A forward pre-hook that is registered in a checkpointed function runs in the first call alone."""
+    its = self.registration("register_forward_pre_hook", module)
+    return old(module, once(hook) if its.in_checkpoint else hook, **options)

@@ -45,6 +45,9 @@ def test_forward_pre(backend: Backend, trace: Trace) -> None:
         "forward-pre-hook-lost-made-in-a-checkpoint",
         "forward-pre-hook-twice-made-with-pairs",
         "forward-pre-hook-ignored-made-in-no-grad",
+        "forward-pre-hooks-registered-in-no-grad-run-once",
+        "forward-pre-hooks-registered-in-a-pass-run-once",
+        "forward-pre-hooks-registered-in-a-checkpoint-run-once",
     ],
 )
 def test_forward_pre_from_every_place(backend: Backend, trace: Trace) -> None:
