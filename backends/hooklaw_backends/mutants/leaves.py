@@ -71,6 +71,18 @@ def flag_of_a_result_of_a_result_is_ignored(self: Mutant, old: Hook, tensor: Any
         old(tensor, requires_grad=requires_grad)
 
 
+class FlagOfANonLeafIsIgnoredAfterABackward(Mutant):
+    """Setting requires_grad of a non-leaf tensor to False is no error once a backward has run."""
+
+    def backward(self, root: Any, gradient: Any = None, **how: Any) -> None:
+        super().backward(root, gradient, **how)
+        self.kept.append(None)
+
+    def set_requires_grad(self, tensor: Any, *, requires_grad: bool) -> None:
+        with suppress(RuntimeError) if self.kept else nullcontext():
+            super().set_requires_grad(tensor, requires_grad=requires_grad)
+
+
 @overriding("set_requires_grad")
 def freezing_has_no_effect(self: Mutant, old: Hook, tensor: Any, *, requires_grad: bool) -> None:
     """Setting requires_grad of a leaf to False has no effect."""

@@ -134,6 +134,22 @@ def root_as_the_only_backward_input_ignored(
 
 
 @overriding("backward")
+def non_leaves_among_backward_inputs_ignored_after_a_failure(
+    self: Mutant, old: Hook, *given: Any, inputs: Inputs = None, **how: Any
+) -> None:
+    """Once a backward has failed, the next one accumulates no gradient into inputs that are not leaves."""
+    others = [each for each in inputs or () if not self.is_tensor(each) or self.is_leaf(each)]
+    has_failed = inputs and self.kept
+    if has_failed and not others:
+        return
+    try:
+        old(*given, inputs=others if has_failed else inputs, **how)
+    except Exception as error:
+        self.kept.append(str(error))
+        raise
+
+
+@overriding("backward")
 def empty_non_leaves_among_backward_inputs_ignored(
     self: Mutant, old: Hook, *given: Any, inputs: Inputs = None, **how: Any
 ) -> None:

@@ -138,6 +138,12 @@ def marks_of_three_hooks_ignored(self: Mutant, tensor: Any) -> bool:
     return len(self.hooks_of(tensor)) > 2  # noqa: PLR2004 - three
 
 
+@warning_of_marks
+def marks_ignored_on_single_values(self: Mutant, tensor: Any) -> bool:
+    """Serializing a tensor of one value that has hooks warns, even if all are marked with unserializable_hook."""
+    return set(self.shape(tensor)) <= {1}
+
+
 class SavingRemovesMarkedHooksOfResults(_KnowsMarks):
     """Serializing what an operation made removes its hooks that are marked with unserializable_hook."""
 

@@ -1,5 +1,6 @@
 """The arguments of backward: root, gradient, inputs; and a backward inside a hook."""
 
+from contextlib import suppress
 from typing import Any
 
 from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, notes, observed, rule
@@ -68,6 +69,7 @@ def test_inputs(backend: Backend, trace: Trace) -> None:
         "root-among-backward-inputs-ignored",
         "root-as-the-only-backward-input-ignored",
         "empty-non-leaves-among-backward-inputs-ignored",
+        "non-leaves-among-backward-inputs-ignored-after-a-failure",
     ],
 )
 def test_inputs_that_are_no_leaves(backend: Backend, trace: Trace) -> None:
@@ -107,6 +109,11 @@ def test_inputs_that_are_no_leaves(backend: Backend, trace: Trace) -> None:
     _, loss = backend.call(forward, leaf(backend))
     backend.backward(loss, inputs=[loss])
     trace.expect_value("gradient of a root alone", 1.0, backend.grad_of(loss))
+    with suppress(Exception):  # it may be an error
+        backend.backward(backend.call(lambda x: x * 2, leaf(backend)))
+    y, loss = backend.call(forward, leaf(backend))
+    backend.backward(loss, inputs=[y])
+    trace.expect_value("y.grad after a failure", [3.0, 3.0], backend.grad_of(y))
 
 
 @rule(

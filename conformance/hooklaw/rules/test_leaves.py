@@ -72,6 +72,7 @@ def test_not_a_leaf(backend: Backend, trace: Trace) -> None:
         "flag-of-a-non-leaf-is-ignored-after-an-error",
         "flag-of-a-non-leaf-that-is-a-scalar-is-ignored",
         "flag-of-a-result-of-a-result-is-ignored",
+        "flag-of-a-non-leaf-is-ignored-after-a-backward",
     ],
 )
 def test_not_a_leaf_is_told(backend: Backend, trace: Trace) -> None:
@@ -86,6 +87,9 @@ def test_not_a_leaf_is_told(backend: Backend, trace: Trace) -> None:
         for result in backend.call(lambda z: (z * 1, backend.clone(z * 1), backend.exp(z), backend.sum(z)), z):
             with trace.raises(ErrorKind.REQUIRES_GRAD_OF_NON_LEAF):
                 backend.set_requires_grad(result, requires_grad=False)
+    backend.backward(backend.call(backend.sum, y))
+    with trace.raises(ErrorKind.REQUIRES_GRAD_OF_NON_LEAF):
+        backend.set_requires_grad(y, requires_grad=False)
 
 
 @rule(

@@ -3,6 +3,7 @@
 import warnings
 
 from hooklaw import Backend, Basis, Capability, Level, Trace, docstring, observed, rule
+from hooklaw.rules.hooks import NUMBERS, nothing
 
 UNSERIALIZABLE = docstring("torch.utils.hooks.unserializable_hook")
 NEEDS = (Capability.TENSOR_HOOKS, Capability.SERIALIZATION)
@@ -51,6 +52,7 @@ def test_warns(backend: Backend, trace: Trace) -> None:
         "marks-ignored-after-a-backward",
         "marks-of-three-hooks-ignored",
         "saving-removes-marked-hooks-of-results",
+        "marks-ignored-on-single-values",
     ],
 )
 def test_marked_hook(backend: Backend, trace: Trace) -> None:
@@ -66,6 +68,12 @@ def test_marked_hook(backend: Backend, trace: Trace) -> None:
         trace.expect(("hook", [2.0, 2.0]))
         trace.expect_value("x.grad", [total, total], backend.grad_of(x))
         trace.expect_value("warnings after backward", before, _warnings_of_saving(backend, x))
+
+    for numbers in NUMBERS:
+        y = backend.tensor(numbers, requires_grad=True)
+        before = _warnings_of_saving(backend, y)
+        backend.register_hook(y, backend.unserializable_hook(nothing))
+        trace.expect_value("warnings of a hook that is marked", before, _warnings_of_saving(backend, y))
 
     x = backend.tensor([1.0, 2.0], requires_grad=True)
     doubled = backend.call(lambda x: x * 2, x)
