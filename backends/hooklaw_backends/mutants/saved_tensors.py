@@ -118,12 +118,6 @@ def packed_objects_of_later_pairs_outlive_the_graph(self: _CountsPairs, _tensor:
 
 
 @keeping
-def packed_constants_outlive_the_graph(self: _CountsPairs, tensor: Any, _number: int) -> bool:
-    """What is packed of a tensor that does not require grad is never released."""
-    return not self.requires_grad(tensor)
-
-
-@keeping
 def later_packed_objects_of_a_pair_outlive_the_graph(_self: _CountsPairs, _tensor: Any, number: int) -> bool:
     """What a pair of hooks packs after its first two tensors is never released."""
     return number > 1
