@@ -77,8 +77,8 @@ def packed_objects_outlive_the_graph(self: Mutant, pack: Hook, tensor: Any) -> A
     return self.kept[-1]
 
 
-class _CountsPairs(Mutant):
-    """A mutant that counts the pairs of hooks so far."""
+class _NumbersPairs(Mutant):
+    """A mutant that knows how many pairs of hooks there were so far."""
 
     pairs = 0
 
@@ -95,7 +95,7 @@ def keeping(step: Hook) -> type[Mutant]:
 
     @contextmanager
     @wraps(step)
-    def hooks(self: _CountsPairs, old: Hook, pack: Hook, unpack: Hook) -> Generator[None]:
+    def hooks(self: _NumbersPairs, old: Hook, pack: Hook, unpack: Hook) -> Generator[None]:
         numbers: list[None] = []
 
         def packing(tensor: Any) -> Any:
@@ -108,22 +108,22 @@ def keeping(step: Hook) -> type[Mutant]:
             self.pairs += 1
             yield
 
-    return overriding("saved_tensors_hooks", base=_CountsPairs)(hooks)
+    return overriding("saved_tensors_hooks", base=_NumbersPairs)(hooks)
 
 
 @keeping
-def packed_objects_of_later_pairs_outlive_the_graph(self: _CountsPairs, _tensor: Any, _number: int) -> bool:
+def packed_objects_of_later_pairs_outlive_the_graph(self: _NumbersPairs, _tensor: Any, _number: int) -> bool:
     """What is packed under the third pair of hooks or a later one is never released."""
     return self.pairs > 2  # noqa: PLR2004 - the third
 
 
 @keeping
-def later_packed_objects_of_a_pair_outlive_the_graph(_self: _CountsPairs, _tensor: Any, number: int) -> bool:
+def later_packed_objects_of_a_pair_outlive_the_graph(_self: _NumbersPairs, _tensor: Any, number: int) -> bool:
     """What a pair of hooks packs after its first two tensors is never released."""
     return number > 1
 
 
 @keeping
-def packed_scalars_outlive_the_graph(self: _CountsPairs, tensor: Any, _number: int) -> bool:
+def packed_scalars_outlive_the_graph(self: _NumbersPairs, tensor: Any, _number: int) -> bool:
     """What is packed of a 0-d tensor is never released."""
     return self.shape(tensor) == ()
