@@ -70,6 +70,14 @@ class Kind(NamedTuple):
 
 
 OF_ALL = "the documentation orders hooks on all modules before those of one module, but not among themselves"
+OF_ALL_IN_BACKWARD = ("module.global-full", "module.global.backward")
+OF_ALL_IN_FORWARD = (
+    "module.global-forward",
+    "module.forward.always-call.global",
+    "module.forward.global",
+    "module.forward-pre.global",
+)
+"""The chapters of hooks on all modules, but for their handles: those have mutants of their own, and dear rules."""
 OF_SEVERAL = "the notes order hooks of the same type for the same tensor or Node, and this is for several tensors"
 OBSERVED = "no page orders them; that they run in order of registration is seen in torch alone"
 
@@ -154,7 +162,7 @@ KINDS = {
         "a backward pre-hook on all modules",
         ("register_module_full_backward_pre_hook",),
         BACKWARD,
-        ("module.global",),
+        OF_ALL_IN_BACKWARD,
         never=OTHERS,
         owner=_another_module,
         unordered=OF_ALL,
@@ -163,7 +171,7 @@ KINDS = {
         "a backward hook on all modules",
         ("register_module_full_backward_hook",),
         BACKWARD,
-        ("module.global",),
+        OF_ALL_IN_BACKWARD,
         never=OTHERS,
         beside=_doubled_at(2),
         owner=_another_module,
@@ -188,7 +196,7 @@ KINDS = {
         "a forward pre-hook on all modules",
         ("register_module_forward_pre_hook",),
         FORWARD,
-        ("module.global",),
+        OF_ALL_IN_FORWARD,
         never=OTHERS,
         owner=_another_module,
         unordered=OF_ALL,
@@ -197,7 +205,7 @@ KINDS = {
         "a forward hook on all modules",
         ("register_module_forward_hook",),
         FORWARD,
-        ("module.global",),
+        OF_ALL_IN_FORWARD,
         never=OTHERS,
         beside=_doubled_at(1),
         owner=_another_module,

@@ -455,6 +455,8 @@ def _of_children() -> Iterator[tuple[str, Several]]:
             yield f"{name}-{which}", _row(f"{which} of {words}", _done_to_each, "module", without=SAME, **how)
 
 
+AROUND = ("module.legacy", "module.full", "module.forward", "module.global.backward")
+"""The chapters of hooks that are given what a module gets and returns."""
 SEVERAL: dict[str, Several] = {
     "backward-inputs": _row("inputs of a backward", _backward_inputs, "backward", without=["reversed"]),
     "grad-outputs": _row("outputs of autograd.grad", _grad_outputs, "grad", without=["reversed"]),
@@ -468,8 +470,8 @@ SEVERAL: dict[str, Several] = {
     ),
     "versions": _row("tensors of increment_version", _versions, "in-place", without=["reversed", "first-again"]),
     "call-inputs": _row("inputs of a function", _called_with, "tensor-hook"),
-    "module-inputs": _row("inputs of a module", _module, "module"),
-    "module-outputs": _row("outputs of a module", _module, "module", outputs=True),
+    "module-inputs": _row("inputs of a module", _module, *AROUND),
+    "module-outputs": _row("outputs of a module", _module, *AROUND, outputs=True),
     "checkpoint-inputs": _row("inputs of a non-reentrant checkpoint", _checkpoint, "checkpoint", use_reentrant=False),
     "checkpoint-outputs": _row(
         "outputs of a non-reentrant checkpoint", _checkpoint, "checkpoint", use_reentrant=False, outputs=True

@@ -116,14 +116,17 @@ def run(  # noqa: PLR0913 - the verb's own options
             lambda each: _original(workers[each[0].of], loaded[each[0].of].ending, each[1], limit),
             list(zip(found, rules, strict=True)),
         )
-        for matrix, original in zip(found, originals, strict=True):
-            further = [_worker(module, matrix.of, imports) for _ in range(1, WORKERS)]
-            for worker in further:
-                stack.callback(worker.close)  # its thread may not live to do so
+        crews = [[workers[each.of], *(_worker(module, each.of, imports) for _ in range(1, WORKERS))] for each in found]
+        for worker in (worker for crew in crews for worker in crew):
+            stack.callback(worker.close)  # its thread may not live to do so
+
+        def fill(matrix: Matrix, original: Mapping[str, Attempt], crew: Sequence[Worker]) -> None:
             matrix.every_rule = every_rule
-            crew = [workers[matrix.of], *further][: len(matrix.results)]
+            crew = crew[: len(matrix.results)]
             _fill(matrix, original, crew, limit, [*matrix.results])
             _fill_rest(matrix, original, crew, loaded[matrix.of].ending, limit)
+
+        _in_threads(lambda each: fill(*each), list(zip(found, originals, crews, strict=True)))
     return Matrices(found, absent, next(iter(loaded.values())).not_built or {})
 
 
