@@ -80,6 +80,8 @@ OF_PASSES = {
     "global-backward-hook": 1,
 }
 """For each kind of hook of a pass, where its gradients are among its arguments; what it gets beside comes next."""
+OF_DETACHED = "module.full-backward.args"
+"""The rule that kills modules that detach what they are given or return."""
 OF_CALLS = ("forward-pre-hook", "forward-hook", "global-forward-pre-hook", "global-forward-hook")
 
 
@@ -315,9 +317,9 @@ PLACES: dict[str, Place] = {
     "function-result": _place(
         "a gradient that a custom Function returns", function_results, "custom-function", faults={"none": NUMBERS}
     ),
-    "module-input": _passed("an input of a module", "module", "module.forward"),
+    "module-input": _passed("an input of a module", "module", "module.forward", OF_DETACHED),
     "module-keyword": _passed("a keyword argument of a module", "module", "module.forward", keywords=True),
-    "module-output": _passed("an output of a module", "module", "module.forward", outputs=True),
+    "module-output": _passed("an output of a module", "module", "module.forward", OF_DETACHED, outputs=True),
     "checkpoint-input": _passed("an input of a checkpoint", "checkpoint", "checkpoint", use_reentrant=False),
     "checkpoint-keyword": _passed(
         "a keyword argument of a checkpoint", "checkpoint", "checkpoint", keywords=True, use_reentrant=False

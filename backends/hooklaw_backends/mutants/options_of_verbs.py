@@ -162,7 +162,9 @@ def made(option: Option, wrong: Wrong, *, is_kept: bool = False) -> type[Mutant]
 BOTH = ("register_state_dict_pre_hook", "register_state_dict_post_hook")
 LOADING = ("register_load_state_dict_pre_hook", "register_load_state_dict_post_hook")
 OPTIONS: dict[str, Option] = {
-    "backward-retain-graph": Option("retain_graph", ("backward",), ("retain-graph", "backward"), default=None),
+    "backward-retain-graph": Option(
+        "retain_graph", ("backward",), ("retain-graph", "backward", "saved-tensor.release"), default=None
+    ),
     "backward-create-graph": Option("create_graph", ("backward",), ("backward", "grad-accumulation", "double")),
     "backward-inputs-option": Option("inputs", ("backward",), ("backward",), default=None, other=NOT_GIVEN),
     "backward-gradient": Option(
