@@ -18,12 +18,12 @@ def printable(text: str, longest: int = LONG) -> str:
     if len(text) > longest:
         head = longest * 2 // 3
         text = f"{text[:head]}\u2026{text[head - longest + 1 :]}"
-    return text if text.isprintable() else "".join(map(_shown, text))
+    return _escaped(text)
 
 
 def harmless(text: str) -> str:
     """Return a text with an escape for each character that is not printable, but for ends of lines and tabs."""
-    return text if text.isprintable() else "".join(letter if letter in "\n\t" else _shown(letter) for letter in text)
+    return "\n".join("\t".join(map(_escaped, line.split("\t"))) for line in text.split("\n"))
 
 
 def printable_lines(text: str) -> str:
@@ -61,6 +61,10 @@ def _encodable(value: Any) -> Any:
     if isinstance(value, dict):
         return {_encodable(key): _encodable(each) for key, each in cast("dict[Any, Any]", value).items()}
     return [*map(_encodable, cast("list[Any]", value))] if isinstance(value, list | tuple) else value
+
+
+def _escaped(text: str) -> str:
+    return text if text.isprintable() else "".join(map(_shown, text))
 
 
 def _shown(letter: str) -> str:
