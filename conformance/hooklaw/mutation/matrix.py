@@ -1,4 +1,4 @@
-"""The matrix of mutants and rules: two supervised workers share the mutants of a backend.
+"""The matrix of mutants and rules: two supervised workers share the mutants of each backend, side by side.
 
 A rule kills a mutant if the original passes it and the mutant does not, or if the mutant ends its worker in it.
 An error of the mutant's own code, or of the rule's, proves nothing: it is kept apart.
