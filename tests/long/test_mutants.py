@@ -38,7 +38,7 @@ def of_reference(hooklaw_command):
 def docile(hooklaw_command):
     """Run mutants of our own, one of which does nothing wrong and one of which hangs."""
     of = ("--of", "torch-eager")
-    return hooklaw_command("mutants", "--mutants", "docile", *of, "--limit", "15", path=[DATA])
+    return hooklaw_command("mutants", "--mutants", "docile", *of, "--limit", "8", path=[DATA])
 
 
 @pytest.fixture(scope="module")

@@ -26,7 +26,7 @@ from hooklaw.workers.watchdog import culprit, last_words, late
 
 PARENT_DIED = 1
 """PR_SET_PDEATHSIG, the signal that a process gets when its parent ends."""
-PATIENCE = 0.2
+PATIENCE = 0.5
 """Seconds that the other ranks have when one has failed."""
 DUMP = 0.2
 """Seconds in which a rank that hangs writes where it stands."""
