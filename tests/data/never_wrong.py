@@ -10,14 +10,16 @@ from hooklaw_backends.mutants.over_reference import OverReference
 from hooklaw_backends.mutants.several_values import SEVERAL
 from hooklaw_backends.mutants.situations import Situation
 
+STACKS = 33
+"""The mutants of a stack are far apart in the tables, since neighbours share verbs."""
 NEVER = Situation("never", "never", lambda *_: False)
 
 
 def mutants(of):
-    """Return one of each kind by name, one that reverses the order of each kind that has one, and those of contexts.
+    """Return one of each kind, one that reverses the order of each kind that has one, and those of contexts.
 
     And one for each verb, context and handle of a kind, for each sequence, option and result of a verb, for each
-    place of values, and of tensors of an origin.
+    place of values, and of tensors of an origin. Ten stand on each other, in a mutant that has all their names.
     """
     _, lose = FAULTS["lost"]
     made = {kind: _made(how, NEVER, lose) for kind, how in KINDS.items()}
@@ -36,7 +38,11 @@ def mutants(of):
         f"origin-{of}": origins_of_tensors.made(each[1], "never") for of, each in origins_of_tensors.PLACES.items()
     }
     made |= {f"kept-{name}": results_of_verbs.stale(row, -1) for name, row in _results() if row.is_kept}
-    return {kind: type(of, (each, OverReference), {"__doc__": "Nothing."}) for kind, each in made.items()}
+    several = [[*made][place::STACKS] for place in range(STACKS)]
+    return {
+        " ".join(names): type(of, (*(made[name] for name in names), OverReference), {"__doc__": "Nothing."})
+        for names in several
+    }
 
 
 def _options():
