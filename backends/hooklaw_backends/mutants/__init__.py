@@ -73,7 +73,7 @@ def over(backend: Backend, spec: str) -> tuple[OverAny, Mapping[str, type[Mutant
 
 
 def _made(folders: Iterable[str], base: type) -> Mapping[str, type[Mutant]]:
-    found = [made for folder in ("", *folders) for made in _in(_module(folder))]
+    found = [made for folder in (*folders, "") for made in _in(_module(folder))]  # first those whose ranks wait
     return {name_of(made): type(made.__name__, (made, base), {"__doc__": made.__doc__}) for made in found}
 
 
