@@ -85,6 +85,15 @@ def shadows(backend, x):
     summed(leaf(backend))
 
 
+doubled = "a function"
+
+
+def constants(backend, xs):
+    """Bind the name of a constant of this module, and use the constant."""
+    backend.sum([doubled for doubled in xs])
+    return backend.tensor(doubled)
+
+
 def noted(backend, trace, log, spread):
     """Note an argument that has the name of what notes it, and use one that has the name of an adapter's function."""
     trace.log("noted", log)
@@ -183,6 +192,14 @@ def test_a_name_that_a_function_binds():
         "register_hook(x, [leaf + 1 for leaf in x])\n"
         "summed(leaf_())\n"
     )
+
+
+def test_a_constant_whose_name_a_comprehension_binds():
+    """A constant is defined by the name that the rest of the script has for it."""
+    script = written(constants)
+
+    assert '\ndoubled_ = "a function"\n' in script
+    assert script.endswith('[doubled for doubled in xs].sum()\nreturn Tensor(doubled_, kind="float32")\n')
 
 
 def test_a_name_that_is_bound_where_a_function_is_called():

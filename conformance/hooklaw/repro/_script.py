@@ -123,6 +123,11 @@ class RuleScript:
         if name not in self._definitions:
             self._definitions[name] = ""
             text = definition(rewriter, _renamed(node, name))
+            match node:
+                case ast.Assign(targets=[ast.Name(old)]) | ast.AnnAssign(target=ast.Name(old)):
+                    text = name + text.removeprefix(old)
+                case _:
+                    pass
             del self._definitions[name]
             self._definitions[name] = text
 
