@@ -90,7 +90,7 @@ doubled = "a function"
 
 def constants(backend, xs):
     """Bind the name of a constant of this module, and use the constant."""
-    backend.sum([doubled for doubled in xs])
+    backend.sum([doubled or 0 for doubled in xs])
     return backend.tensor(doubled)
 
 
@@ -199,7 +199,7 @@ def test_a_constant_whose_name_a_comprehension_binds():
     script = written(constants)
 
     assert '\ndoubled_ = "a function"\n' in script
-    assert script.endswith('[doubled for doubled in xs].sum()\nreturn Tensor(doubled_, kind="float32")\n')
+    assert script.endswith('[doubled or 0 for doubled in xs].sum()\nreturn Tensor(doubled_, kind="float32")\n')
 
 
 def test_a_name_that_is_bound_where_a_function_is_called():
