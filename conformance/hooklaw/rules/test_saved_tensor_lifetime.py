@@ -254,25 +254,33 @@ def test_released_with_the_graph(backend: Backend, trace: Trace) -> None:
     """A packed object is deleted with its graph if no backward runs."""
 
     def run(operation, numbers):
+        packs = list[None]()
+
+        def pack(tensor):
+            packs.append(None)
+            return Packed(trace, backend.detach(tensor))
+
         def forward(a, b):
-            with backend.saved_tensors_hooks(lambda t: Packed(trace, backend.detach(t)), lambda packed: packed.tensor):
+            with backend.saved_tensors_hooks(pack, lambda packed: packed.tensor):
                 return operation(a, b)
 
         leaves = [backend.tensor(numbers, requires_grad=True) for _ in range(2)]
         y = backend.call(forward, *leaves)
         trace.log("forward done")
         del y
+        return len(packs)
 
     for numbers in (*NUMBERS, [0.0]):
-        for operation, count in (
-            (lambda a, _: backend.exp(a), 1),
-            (lambda a, b: a * b, 2),
-            (lambda a, _: backend.exp(backend.exp(backend.exp(a))), 3),
+        for operation in (
+            lambda a, _: backend.exp(a),
+            lambda a, b: a * b,
+            lambda a, _: backend.exp(backend.exp(backend.exp(a))),
         ):
             with without_collector():
-                run(operation, numbers)
+                count = run(operation, numbers)
 
                 trace.expect("forward done", *["released"] * count)
+                trace.expect_value("is packed", expected=True, observed=count > 0)
 
 
 @rule(
