@@ -77,7 +77,8 @@ def specs():
     known = sorted(known_backends(), key=len, reverse=True)
     for path in sorted(path for path in SHIPPED.glob("*.toml") if path.stem not in NO_SCRIPTS):
         name = next(name for name in known if path.stem == name or path.stem.startswith(f"{name}-"))
-        yield f"{name}:{path.stem.removeprefix(name)[1:]}".removesuffix(":")
+        argument = path.stem.removeprefix(name)[1:].replace("-cuda", ":cuda")  # a compile mode on a device
+        yield f"{name}:{argument}".removesuffix(":")
 
 
 def run_of(spec, hooklaw, folder, wanted):
