@@ -112,19 +112,25 @@ class Visit:
         }
 
     def _check_last_gradients(self) -> None:
-        """Check the gradients after all rounds: only then does memory that was reused too early show.
-
-        cuDNN's search for the fastest kernels is one of each thread, so a forward that backward repeats in its own
-        thread may round otherwise than the first. The noise of the plain step is that of its forward in a new thread.
-        """
+        """Check the gradients after all rounds: only then does memory that was reused too early show."""
         expected, noise = self._plain.gradients(), 0.0
         error = _gradients.distance(self._own.gradients(), expected)
         if error:
-            with ThreadPoolExecutor(1) as thread:
-                thread.submit(self._plain.step).result()
+            self._step_again()
             noise = _gradients.distance(self._plain.gradients(), expected)
         self._judge(error, noise)
         self._figures["error"] = max(error, self._figures["error"])
+
+    def _step_again(self) -> None:
+        """Take the plain step once more, with its forward in a new thread where cuDNN searches for the fastest kernels.
+
+        It searches in each thread, so a forward that backward repeats in its own thread may round otherwise.
+        """
+        if not torch.backends.cudnn.benchmark:
+            self._plain.step()
+            return
+        with ThreadPoolExecutor(1) as thread:
+            thread.submit(self._plain.step).result()
 
     def _account(self) -> tuple[float, float] | None:
         before, written = self._strategy.counters(), _written()
@@ -180,7 +186,7 @@ def _release_memory() -> None:
     if torch.cuda.is_initialized():
         gc.collect()
         torch.cuda.empty_cache()
-        torch._C._host_emptyCache()  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - public from torch 2.12 on
+        getattr(torch._C, "_host_emptyCache", lambda: None)()  # noqa: SLF001 - public in later versions, missing in old ones
 
 
 def _written() -> int:

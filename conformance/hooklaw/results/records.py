@@ -207,6 +207,7 @@ class Cell(msgspec.Struct, frozen=True, tag="cell", tag_field="kind", kw_only=Tr
     """The same against float64; `plain_error64` is that of the plain step."""
     plain_error64: float = 0.0
     buffers_equal: bool = True
+    """Whether the model's buffers equal those after the plain step."""
     timeline: dict[str, list[tuple[float, float]]] = {}
     """When a CUDA device did `compute` and copied `out` and `back` in one step: spans in seconds since it began."""
 
@@ -227,8 +228,6 @@ class Cell(msgspec.Struct, frozen=True, tag="cell", tag_field="kind", kw_only=Tr
             for other_start, other_end in self.timeline.get("compute", [])
         )
         return shared / whole if whole else 0.0
-
-    """Whether the model's buffers equal those after the plain step."""
 
 
 Line = Header | Result | Cell | Footer
