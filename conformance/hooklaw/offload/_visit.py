@@ -186,7 +186,8 @@ def _release_memory() -> None:
     if torch.cuda.is_initialized():
         gc.collect()
         torch.cuda.empty_cache()
-        getattr(torch._C, "_host_emptyCache", lambda: None)()  # noqa: SLF001 - public in later versions, missing in old ones
+        allocators: Any = torch._C  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - public in later versions
+        getattr(allocators, "_host_emptyCache", lambda: None)()  # missing in the oldest torch supported
 
 
 def _written() -> int:
