@@ -384,13 +384,18 @@ class ChangesOfTheFirstOfSeveralOutputsAccepted(Mutant):
             return tensor * factor
 
 
+def _once_if_made(self: Knowing, old: Hook, module: Any, hook: Hook, where: str, **options: bool) -> Any:
+    """Register a forward pre-hook that runs in the first call alone if it is registered there."""
+    its = self.registration("register_forward_pre_hook", module)
+    return old(module, once(hook) if getattr(its, where) else hook, **options)
+
+
 @overriding("register_forward_pre_hook", base=Knowing)
 def forward_pre_hooks_registered_in_no_grad_run_once(
     self: Knowing, old: Hook, module: Any, hook: Hook, **options: bool
 ) -> Any:
     """A forward pre-hook that is registered in no_grad runs in the first call alone."""
-    its = self.registration("register_forward_pre_hook", module)
-    return old(module, once(hook) if its.in_no_grad else hook, **options)
+    return _once_if_made(self, old, module, hook, "in_no_grad", **options)
 
 
 @overriding("register_forward_pre_hook", base=Knowing)
@@ -398,8 +403,7 @@ def forward_pre_hooks_registered_in_a_pass_run_once(
     self: Knowing, old: Hook, module: Any, hook: Hook, **options: bool
 ) -> Any:
     """A forward pre-hook that is registered during a pass runs in the first call alone."""
-    its = self.registration("register_forward_pre_hook", module)
-    return old(module, once(hook) if its.in_pass else hook, **options)
+    return _once_if_made(self, old, module, hook, "in_pass", **options)
 
 
 @overriding("register_forward_pre_hook", base=Knowing)
@@ -407,5 +411,4 @@ def forward_pre_hooks_registered_in_a_checkpoint_run_once(
     self: Knowing, old: Hook, module: Any, hook: Hook, **options: bool
 ) -> Any:
     """A forward pre-hook that is registered in a checkpointed function runs in the first call alone."""
-    its = self.registration("register_forward_pre_hook", module)
-    return old(module, once(hook) if its.in_checkpoint else hook, **options)
+    return _once_if_made(self, old, module, hook, "in_checkpoint", **options)
