@@ -45,12 +45,17 @@ def backend(argument: str = "") -> "TorchEager":
 
 
 def check_device(device: str) -> None:
-    """Make a tensor on a device; ValueError for a word that torch does not know, NotRunError where there is none."""
+    """Make a tensor on a device; ValueError for a word that torch does not know, NotRunError where there is none.
+
+    On the CPU its backward runs, too: in torch's CUDA build a first backward after a compiler forbids all later forks.
+    """
     kind = _kind_of(device)
     try:
         if kind == "cuda" and not torch.cuda.is_available():
             raise NotRunError(f"no CUDA device here (torch {torch.__version__} finds none)")
-        torch.ones(1, device=device)
+        made = torch.ones(1, device=device, requires_grad=kind == "cpu")
+        if made.requires_grad:
+            made.backward()
     except (RuntimeError, AssertionError, AttributeError, ImportError) as error:
         said = str(error).splitlines()[0].partition(". ")[0]  # what follows lists every backend of torch
         raise NotRunError(f"torch {torch.__version__} cannot use the device {device!r}: {said}") from error
