@@ -142,6 +142,15 @@ def test_label_is_text(trace, use):
         getattr(trace, use)(*given, *(["other"] if use == "expect_before" else []))
 
 
+def test_an_event_is_noted_without_a_call_of_its_class(trace, monkeypatch):
+    """A class that is made in C cannot be called in what torch 2.11 compiles, and rules note events there."""
+    expected = Event("hook", 1.0)
+    monkeypatch.setattr("hooklaw.law.trace.Event", None)
+    trace.log("hook", 1.0)
+
+    assert trace.observed == [expected]
+
+
 def test_before_holds_and_takes_nothing(trace):
     """`expect_before` leaves events to the next `expect`."""
     log(trace, "a", "x", "b", "b")

@@ -36,6 +36,9 @@ class Event(msgspec.Struct, frozen=True, omit_defaults=True):
             raise TypeError(f"the label of an event is a text, not {self.label!r}")
 
 
+_BLANK = Event("")
+
+
 class Check(msgspec.Struct, frozen=True):
     """A value that a rule expects, and the observed value."""
 
@@ -79,8 +82,8 @@ class Trace:
         return hook
 
     def log(self, label: str, value: Any = None) -> None:
-        """Log an event."""
-        self.observed.append(Event(label, self.snapshot(value)))
+        """Log an event; its class is not called, since torch 2.11 refuses that in what it compiles."""
+        self.observed.append(msgspec.structs.replace(_BLANK, label=label, value=self.snapshot(value)))
 
     def count(self, label: str) -> int:
         """Return how often a label was logged in the whole rule."""
