@@ -148,6 +148,16 @@ def test_rank_that_waits_for_a_failed_one(backend):
     assert time.monotonic() - began < 30
 
 
+def test_ranks_that_fail_alike(backend):
+    """Where both ranks fail in the same way the first is named, whichever failed first."""
+
+    def rule(backend, trace):
+        time.sleep(0.1 * (1 - backend.number))
+        trace.expect_value("all", 1, 2)
+
+    assert judged(backend, rule).detail == "rank 0: all should be 1, was 2"
+
+
 def test_rank_that_dies(backend):
     """A rank that dies is a crash with the rank's line; the next rule has new ranks."""
 

@@ -1,5 +1,7 @@
 """A rule of several processes, executed in each rank of a group, with one outcome: that of the rank that failed first.
 
+Where others failed in the same way, the lowest of them stands for all, so that two runs say the same.
+
 The ranks are forked from the process that has the backend, so they have it too, and are kept for the next rule. Where
 a rule failed they are kept if they are still in step: an all-reduce by all of them gives the sum.
 """
@@ -101,7 +103,7 @@ _one_at_a_time = threading.Lock()
 
 
 def execute_in_ranks(found: Registered, backend: Backend, condition: Condition, execute: Execute) -> Execution:
-    """Have every rank execute a rule; the lanes are those of the first rank, or of the rank that failed first."""
+    """Have every rank execute a rule; the lanes are those of the first rank, or of the rank that failed."""
     for module in _late(found, backend):
         importlib.import_module(module)  # once, not once in each rank
     heap.settle()  # or each rank would copy what a collection of its own looks through
@@ -112,11 +114,12 @@ def execute_in_ranks(found: Registered, backend: Backend, condition: Condition, 
             said = f"{found.rule.processes} processes cannot be started here: {error}"
             return Execution(rule=found.rule.id, outcome=Outcome.NOT_RUN, detail=said)
         replies = group.ask(Wanted(found.rule.id, condition.name), LIMIT)
-    done = [_of(reply, found) for reply in replies]
-    bad = next((place for place, each in enumerate(done) if each.outcome is not Outcome.PASS), None)
-    if bad is None:
-        return done[[reply.rank for reply in replies].index(0)]
-    return msgspec.structs.replace(done[bad], detail=f"rank {replies[bad].rank}: {done[bad].detail}")
+    done = {reply.rank: _of(reply, found) for reply in replies}
+    first = next((each for each in done.values() if each.outcome is not Outcome.PASS), None)
+    if first is None:
+        return done[0]
+    alike = min(rank for rank, each in done.items() if (each.outcome, each.detail) == (first.outcome, first.detail))
+    return msgspec.structs.replace(done[alike], detail=f"rank {alike}: {first.detail}")
 
 
 def close() -> None:
