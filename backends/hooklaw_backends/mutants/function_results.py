@@ -282,6 +282,16 @@ def boxed_gradients_are_a_tuple(self: Mutant, old: Hook, forward: Hook, backward
     return old(forward, (lambda ctx, grads: backward(ctx, tuple(grads))) if boxed else backward, **options)
 
 
+@overriding("custom_function")
+def single_boxed_gradient_is_bare(self: Mutant, old: Hook, forward: Hook, backward: Hook, **options: bool) -> Hook:
+    """With boxed_grads_call backward gets a list only if the Function has several outputs."""
+
+    def unboxed(ctx: Any, grads: Any) -> Any:
+        return backward(ctx, grads[0] if len(grads) == 1 else grads)
+
+    return old(forward, unboxed if options.get("boxed_grads_call") else backward, **options)
+
+
 @calling("custom_function")
 def gradients_of_a_function_close_up(self: Mutant, backward: Hook, ctx: Any, *grads: Any) -> Any:
     """The gradients that a custom Function's backward returns go to its first inputs; a None before them is skipped."""

@@ -297,7 +297,7 @@ def test_cleared(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[EXTENDING.sentence(47, 49, 50)],
     needs=OPTIONS,
-    mutants=["function-options-ignored", "boxed-gradients-are-a-tuple"],
+    mutants=["function-options-ignored", "boxed-gradients-are-a-tuple", "single-boxed-gradient-is-bare"],
 )
 def test_boxed(backend: Backend, trace: Trace) -> None:
     """With boxed_grads_call a custom Function's backward gets all gradients in one list, which it may change."""
@@ -323,6 +323,15 @@ def test_boxed(backend: Backend, trace: Trace) -> None:
         boxed = how.get("boxed_grads_call", False)
         trace.expect(("a list", boxed), ("gradients", [[1.0, 1.0], [5.0, 5.0]] if boxed else [1.0, 1.0]))
         trace.expect_value("gradients", [[2.0, 2.0], [15.0, 15.0]], [backend.grad_of(x), backend.grad_of(y)])
+
+    def backward_of_one(_ctx, grads):
+        trace.log("a list of one", isinstance(grads, list))
+        return grads.pop() * 2 if isinstance(grads, list) else grads * 2
+
+    x, single = leaf(backend), backend.custom_function(lambda _ctx, x: x * 2, backward_of_one, boxed_grads_call=True)
+    backend.backward(backend.call(lambda x: backend.sum(single(x)), x))
+    trace.expect(("a list of one", True))
+    trace.expect_value("x.grad", [2.0, 2.0], backend.grad_of(x))
 
 
 @rule(
