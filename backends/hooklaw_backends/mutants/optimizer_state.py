@@ -27,9 +27,15 @@ def state_handle_removes_the_oldest(self: KeepsHandles, old: Hook, owner: Any, h
 @overriding(*verbs.STATE, base=KeepsHandles)
 def state_handle_removes_the_newest(self: KeepsHandles, old: Hook, owner: Any, hook: Hook, **options: bool) -> Any:
     """The handle of a state_dict or load_state_dict hook removes the hook of its kind that was registered last."""
-    handles = self.handles.setdefault((old, owner), [])
-    handles.append(old(owner, hook, **options))
-    return Handle(lambda: handles.pop().remove())
+    return self.removing_the_newest((old, owner), old(owner, hook, **options))
+
+
+@overriding(*verbs.STATE, base=KeepsHandles)
+def state_handle_removes_one_of_each_kind(
+    self: KeepsHandles, old: Hook, owner: Any, hook: Hook, **options: bool
+) -> Any:
+    """The handle of a state_dict or load_state_dict hook also removes those of other kinds with the same number."""
+    return self.removing_one_of_each_kind(old, owner, old(owner, hook, **options))
 
 
 @overriding("register_load_state_dict_pre_hook", *verbs.STATE_POST)

@@ -95,6 +95,19 @@ class KeepsHandles(Mutant):
         handles.append(handle)
         return Handle(lambda: handles.pop(0).remove())
 
+    def removing_the_newest(self, place: Any, handle: Any) -> Handle:
+        """Keep a handle of a place; return one that removes the newest of the place."""
+        handles = self.handles.setdefault(place, [])
+        handles.append(handle)
+        return Handle(lambda: handles.pop().remove())
+
+    def removing_one_of_each_kind(self, kind: Any, owner: Any, handle: Any) -> Handle:
+        """Keep a handle of a kind and an owner; return one that removes that of each kind with the same number."""
+        handles = self.handles.setdefault(owner, [])
+        nr = sum(other == kind for other, _, _ in handles)
+        handles.append((kind, nr, handle))
+        return Handle(lambda: [each.remove() for _, other, each in handles if other == nr])
+
     def removing_all(self, place: Any, handle: Any) -> Handle:
         """Keep a handle of a place; return one that removes all of the place."""
         handles = self.handles.setdefault(place, [])

@@ -221,6 +221,7 @@ def test_prepend(backend: Backend, trace: Trace) -> None:
         "state-hook-stays",
         "state-handle-removes-the-oldest",
         "state-handle-removes-the-newest",
+        "state-handle-removes-one-of-each-kind",
         "state-handle-removes-equal-hooks",
     ],
 )
@@ -229,17 +230,27 @@ def test_handles(backend: Backend, trace: Trace) -> None:
 
     If the same function is registered once more, that is another hook.
     """
-    for register in registrations(backend):
-        optimizer, hooks = optimizer_of(backend), [lambda *_: trace.log("older"), lambda *_: trace.log("twice")]
-        _, handle, *_ = (register(optimizer, hook) for hook in (*hooks, hooks[1], lambda *_: trace.log("newer")))
+
+    def register_four(register: Callable[..., Any], optimizer: Any, kind: int) -> Any:
+        older, twice, newer = (
+            lambda *_, label=label: trace.log(label) for label in (f"older {kind}", f"twice {kind}", f"newer {kind}")
+        )
+        return [register(optimizer, hook) for hook in (older, twice, twice, newer)][1]
+
+    kinds = registrations(backend)
+    for removed in range(len(kinds)):
+        optimizer = optimizer_of(backend)
+        handles = [register_four(register, optimizer, kind) for kind, register in enumerate(kinds)]
+        left = [f"{label} {kind}" for kind in range(len(kinds)) for label in ("older", "twice", "twice", "newer")]
         round_trip(backend, optimizer)
-        trace.expect_in_any_order("older", "twice", "twice", "newer")
-        handle.remove()
+        trace.expect_in_any_order(*left)
+        handles[removed].remove()
 
         round_trip(backend, optimizer)
         round_trip(backend, optimizer)
 
-        trace.expect_in_any_order(*["older", "twice", "newer"] * 2)
+        left.remove(f"twice {removed}")
+        trace.expect_in_any_order(*left * 2)
 
 
 @rule(

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
+from itertools import permutations
 from typing import Any
 
 from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, observed, page, rule
@@ -289,22 +290,26 @@ def test_global_changes_arguments(backend: Backend, trace: Trace) -> None:
         expect_modifies(backend, trace, optimizer, backend.register_optimizer_step_pre_hook, hook)
 
 
-def expect_removes(backend: Backend, trace: Trace, optimizer: Any, register: Callable[..., Any]) -> None:
+def expect_removes(
+    backend: Backend, trace: Trace, optimizer: Any, register: Callable[..., Any], other_kind: Callable[..., Any]
+) -> None:
     """Expect that the handle of a step hook removes this hook alone, for good, and not the same function as another.
 
-    The other hooks still run, even for a step that has no gradients.
+    The other hooks still run, those of the other kind too, even for a step that has no gradients.
     """
-    hooks = [lambda *_: trace.log("older"), lambda *_: trace.log("twice")]
-    older, handle, newer = (register(hook) for hook in (*hooks, hooks[1]))
+    hooks = [lambda *_: trace.log("older"), lambda *_: trace.log("twice"), lambda *_: trace.log("newer")]
+    others = [other_kind(lambda *_: trace.log("of the other kind")) for _ in range(4)]
+    older, handle, *newer = (register(hook) for hook in (*hooks[:2], *hooks[1:]))
+    of_others = ["of the other kind"] * len(others)
     backend.step(optimizer)
-    trace.expect_in_any_order("older", "twice", "twice")
+    trace.expect_in_any_order("older", "twice", "twice", "newer", *of_others)
     handle.remove()
     backend.step(optimizer)
     backend.zero_grad(optimizer)
     backend.step(optimizer)
-    trace.expect_in_any_order(*["older", "twice"] * 2)
-    for other in (older, newer):
-        other.remove()
+    trace.expect_in_any_order(*["older", "twice", "newer", *of_others] * 2)
+    for each in (older, *newer, *others):
+        each.remove()
 
 
 @rule(
@@ -315,6 +320,8 @@ def expect_removes(backend: Backend, trace: Trace, optimizer: Any, register: Cal
     mutants=[
         "global-step-hook-stays",
         "step-handle-removes-the-oldest",
+        "step-handle-removes-the-newest",
+        "step-handle-removes-one-of-each-kind",
         "step-handle-removes-equal-hooks",
         "step-hooks-skipped-without-gradients",
     ],
@@ -322,8 +329,8 @@ def expect_removes(backend: Backend, trace: Trace, optimizer: Any, register: Cal
 def test_global_handles(backend: Backend, trace: Trace) -> None:
     """The handle of a global step pre-hook or post-hook removes this hook, and no other, from all later steps."""
     _, optimizer = prepared(backend)
-    for register in (backend.register_optimizer_step_pre_hook, backend.register_optimizer_step_post_hook):
-        expect_removes(backend, trace, optimizer, register)
+    for kinds in permutations((backend.register_optimizer_step_pre_hook, backend.register_optimizer_step_post_hook)):
+        expect_removes(backend, trace, optimizer, *kinds)
 
 
 @rule(
@@ -335,6 +342,8 @@ def test_global_handles(backend: Backend, trace: Trace) -> None:
         "step-hook-stays",
         "step-post-hook-stays",
         "step-handle-removes-the-oldest",
+        "step-handle-removes-the-newest",
+        "step-handle-removes-one-of-each-kind",
         "step-handle-removes-equal-hooks",
         "step-hooks-skipped-without-gradients",
     ],
@@ -342,8 +351,9 @@ def test_global_handles(backend: Backend, trace: Trace) -> None:
 def test_handles(backend: Backend, trace: Trace) -> None:
     """The handle of a step pre-hook or post-hook removes this hook, and no other, from all later steps."""
     _, optimizer = prepared(backend)
-    for register in (backend.register_step_pre_hook, backend.register_step_post_hook):
-        expect_removes(backend, trace, optimizer, partial(register, optimizer))
+    kinds = [partial(backend.register_step_pre_hook, optimizer), partial(backend.register_step_post_hook, optimizer)]
+    for register, other_kind in permutations(kinds):
+        expect_removes(backend, trace, optimizer, register, other_kind)
 
 
 @rule(
