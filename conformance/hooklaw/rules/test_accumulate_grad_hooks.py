@@ -25,6 +25,7 @@ def _put_every_hook(backend, trace, leaf):
     mutants=[
         "backward-inputs-skip-accumulate-grad-hooks",
         "backward-with-inputs-runs-every-tensor-hook",
+        "limited-backward-spares-other-leaves-alone",
         "node-hooks-of-later-backward-inputs-lost",
         "node-hooks-of-earlier-backward-inputs-lost",
     ],
@@ -39,8 +40,13 @@ def test_backward_limited_to_leaf(backend: Backend, trace: Trace) -> None:
     _nodes = [_put_every_hook(backend, trace, leaf) for leaf in (x, w)]
     backend.register_hook(other, trace.saw("tensor hook of a leaf that is no input"))
 
+    def forward(x, w, other):
+        doubled = other * 2
+        backend.register_hook(doubled, trace.saw("tensor hook of a non-leaf that no input needs"))
+        return backend.sum(x * w * doubled)
+
     for inputs in ([x], [x, w]):
-        backend.backward(backend.call(lambda x, w, other: backend.sum(x * w * other), x, w, other), inputs=inputs)
+        backend.backward(backend.call(forward, x, w, other), inputs=inputs)
 
         every = ["tensor hook", "node pre-hook", "post-accumulate hook", "node post-hook"]
         trace.expect_in_any_order(*every * len(inputs))

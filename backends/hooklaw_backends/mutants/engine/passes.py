@@ -140,6 +140,19 @@ def limited_pass_executes_the_whole_graph(self: Inside, old: Hook, this: Any, ro
     old(this, roots, None, *rest)
 
 
+@inside(engine.Pass, "__init__")
+def limited_backward_spares_other_leaves_alone(
+    self: Inside, old: Hook, this: Any, roots: Any, targets: Any, *rest: Any
+) -> None:
+    """A backward with inputs executes all Nodes but those that accumulate into other leaves."""
+    ahead, found = [root.needed_edge().node for root in roots if targets], set[Node]()
+    while ahead:
+        node = ahead.pop()
+        ahead += [edge.node for edge in node.next_edges if edge and edge.node not in found]
+        found.add(node)
+    old(this, roots, targets and targets | {node for node in found if not isinstance(node, AccumulateGrad)}, *rest)
+
+
 @inside(engine, "_add")
 def first_gradient_kept_as_it_is(self: Inside, old: Hook, leaf: Any, new: Any, **how: Any) -> None:
     """The first gradient becomes .grad without a copy and with its own strides."""
