@@ -80,6 +80,12 @@ def module_handle_removes_the_oldest(self: KeepsHandles, old: Hook, *given: Any,
 
 
 @overriding(*verbs.MODULE, base=KeepsHandles)
+def module_handle_removes_the_first_equal_hook(self: KeepsHandles, old: Hook, *given: Any, **options: bool) -> Any:
+    """The handle of a module hook removes the first hook of its kind and module that is the same function."""
+    return self.removing_the_oldest((old, given), old(*given, **options))
+
+
+@overriding(*verbs.MODULE, base=KeepsHandles)
 def module_handle_removes_equal_hooks(self: KeepsHandles, old: Hook, *given: Any, **options: bool) -> Any:
     """The handle of a module hook removes every hook of its kind and module that is the same function."""
     return self.removing_all((old, given), old(*given, **options))

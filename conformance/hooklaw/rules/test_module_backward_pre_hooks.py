@@ -220,6 +220,7 @@ def test_none_keeps(backend: Backend, trace: Trace) -> None:
         "module-handle-skips-one-call",
         "module-handle-removes-the-oldest",
         "module-handle-removes-equal-hooks",
+        "module-handle-removes-the-first-equal-hook",
         "backward-and-global-hooks-cannot-remove-themselves",
     ],
 )
@@ -229,27 +230,31 @@ def test_handle(backend: Backend, trace: Trace) -> None:
     If the same function is registered once more, that is another hook. A hook may also remove itself.
     """
 
-    def run():
+    def run(module):
         backend.backward(backend.sum(backend.call(module, leaf(backend))))
 
     def twice(*_: Any) -> None:
         trace.log("twice")
 
-    module = weighted(backend)
-    backend.register_full_backward_pre_hook(module, lambda *_: trace.log("older"))
-    handle = backend.register_full_backward_pre_hook(module, twice)
-    itself = [backend.register_full_backward_pre_hook(module, lambda *_: (trace.log("itself"), itself[0].remove())[1])]
-    backend.register_full_backward_pre_hook(module, lambda *_: trace.log("newer"))
-    backend.register_full_backward_pre_hook(module, twice)
-    run()
-    trace.expect("older", "twice", "itself", "newer", "twice")
-    run()
-    trace.expect("older", "twice", "newer", "twice")
-    handle.remove()
-    run()
-    run()
+    itself: list[Any] = []
+    for removed, left in ((0, ["older", "newer", "twice"]), (1, ["older", "twice", "newer"])):
+        module = weighted(backend)
+        backend.register_full_backward_pre_hook(module, lambda *_: trace.log("older"))
+        handles = [backend.register_full_backward_pre_hook(module, twice)]
+        itself.append(
+            backend.register_full_backward_pre_hook(module, lambda *_: (trace.log("itself"), itself[-1].remove())[1])
+        )
+        backend.register_full_backward_pre_hook(module, lambda *_: trace.log("newer"))
+        handles.append(backend.register_full_backward_pre_hook(module, twice))
+        run(module)
+        trace.expect("older", "twice", "itself", "newer", "twice")
+        run(module)
+        trace.expect("older", "twice", "newer", "twice")
+        handles[removed].remove()
+        run(module)
+        run(module)
 
-    trace.expect(*["older", "newer", "twice"] * 2)
+        trace.expect(*left * 2)
 
 
 @rule(

@@ -387,6 +387,7 @@ def test_exception(backend: Backend, trace: Trace) -> None:
         "module-handle-skips-one-call",
         "module-handle-removes-the-oldest",
         "module-handle-removes-equal-hooks",
+        "module-handle-removes-the-first-equal-hook",
     ],
 )
 def test_handle(backend: Backend, trace: Trace) -> None:
@@ -394,20 +395,22 @@ def test_handle(backend: Backend, trace: Trace) -> None:
 
     If the same function is registered once more, that is another hook.
     """
-    module, twice = doubling(backend), saw(trace, "twice")
-    backend.register_forward_hook(module, saw(trace, "older"))
-    handle = backend.register_forward_hook(module, twice)
-    backend.register_forward_hook(module, saw(trace, "newer"))
-    backend.register_forward_hook(module, twice)
+    twice = saw(trace, "twice")
+    for removed, left in ((0, ["older", "newer", "twice"]), (1, ["older", "twice", "newer"])):
+        module = doubling(backend)
+        backend.register_forward_hook(module, saw(trace, "older"))
+        handles = [backend.register_forward_hook(module, twice)]
+        backend.register_forward_hook(module, saw(trace, "newer"))
+        handles.append(backend.register_forward_hook(module, twice))
 
-    for _ in range(2):
-        backend.call(module, backend.tensor([1.0, 2.0]))
-    trace.expect(*["older", "twice", "newer", "twice"] * 2)
-    handle.remove()
-    for _ in range(2):
-        backend.call(module, backend.tensor([1.0, 2.0]))
+        for _ in range(2):
+            backend.call(module, backend.tensor([1.0, 2.0]))
+        trace.expect(*["older", "twice", "newer", "twice"] * 2)
+        handles[removed].remove()
+        for _ in range(2):
+            backend.call(module, backend.tensor([1.0, 2.0]))
 
-    trace.expect(*["older", "newer", "twice"] * 2)
+        trace.expect(*left * 2)
 
 
 @rule(

@@ -409,6 +409,7 @@ def test_global_replaces(backend: Backend, trace: Trace) -> None:
         "module-handle-skips-one-call",
         "module-handle-removes-the-oldest",
         "module-handle-removes-equal-hooks",
+        "module-handle-removes-the-first-equal-hook",
     ],
 )
 def test_handle(backend: Backend, trace: Trace) -> None:
@@ -420,20 +421,21 @@ def test_handle(backend: Backend, trace: Trace) -> None:
     def twice(*_: Any) -> None:
         trace.log("twice")
 
-    module = backend.module({}, lambda _module, x: x * 2)
-    backend.register_forward_pre_hook(module, lambda *_: trace.log("older"))
-    handle = backend.register_forward_pre_hook(module, twice)
-    backend.register_forward_pre_hook(module, lambda *_: trace.log("newer"))
-    backend.register_forward_pre_hook(module, twice)
+    for removed, left in ((0, ["older", "newer", "twice"]), (1, ["older", "twice", "newer"])):
+        module = backend.module({}, lambda _module, x: x * 2)
+        backend.register_forward_pre_hook(module, lambda *_: trace.log("older"))
+        handles = [backend.register_forward_pre_hook(module, twice)]
+        backend.register_forward_pre_hook(module, lambda *_: trace.log("newer"))
+        handles.append(backend.register_forward_pre_hook(module, twice))
 
-    for _ in range(2):
-        backend.call(module, backend.tensor([1.0, 2.0]))
-    trace.expect(*["older", "twice", "newer", "twice"] * 2)
-    handle.remove()
-    for _ in range(2):
-        backend.call(module, backend.tensor([1.0, 2.0]))
+        for _ in range(2):
+            backend.call(module, backend.tensor([1.0, 2.0]))
+        trace.expect(*["older", "twice", "newer", "twice"] * 2)
+        handles[removed].remove()
+        for _ in range(2):
+            backend.call(module, backend.tensor([1.0, 2.0]))
 
-    trace.expect(*["older", "newer", "twice"] * 2)
+        trace.expect(*left * 2)
 
 
 @rule(
