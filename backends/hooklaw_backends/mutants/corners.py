@@ -261,6 +261,13 @@ def some_gradients_of_a_node_hook_padded(self: Mutant, hook: Hook, grads: Any, *
     return (*result, *grads[len(result) :]) if isinstance(result, tuple) and result else result
 
 
+@calling("node_register_prehook")
+def some_gradients_of_a_node_pre_hook_padded(self: Mutant, hook: Hook, grads: Any) -> Any:
+    """If a Node pre-hook returns some gradients, but too few, the rest stay as they are."""
+    result = hook(grads)
+    return (*result, *grads[len(result) :]) if isinstance(result, tuple) and result else result
+
+
 @overriding("grad_of")
 def gradient_with_gaps_closed_up_keeps_the_order_of_its_strides(self: Mutant, old: Hook, tensor: Any) -> Any:
     """The .grad of a leaf whose memory overlaps or has gaps is dense, but its strides have the order of the leaf's."""

@@ -351,3 +351,25 @@ def long_tuple_of_a_global_pre_hook_is_cut(self: Mutant, returned: tuple[Any, ..
 def empty_tuple_of_a_global_pre_hook_ignored(self: Mutant, returned: tuple[Any, ...], args: Any) -> Any:
     """If a global forward pre-hook returns an empty tuple, the arguments stay those of the caller."""
     return returned or None
+
+
+def _staying(option: str, handle: Any, options: dict[str, bool]) -> Any:
+    return Handle() if options.get(option) else handle
+
+
+@overriding(*verbs.ON_ONE_MODULE)
+def prepended_module_hooks_stay(_: Mutant, old: Hook, *given: Any, **options: bool) -> Any:
+    """The handle of a module hook that was registered with prepend=True removes nothing."""
+    return _staying("prepend", old(*given, **options), options)
+
+
+@overriding(*verbs.ON_ONE_MODULE)
+def module_hooks_with_kwargs_stay(_: Mutant, old: Hook, *given: Any, **options: bool) -> Any:
+    """The handle of a module hook that was registered with with_kwargs=True removes nothing."""
+    return _staying("with_kwargs", old(*given, **options), options)
+
+
+@overriding(*verbs.ON_ONE_MODULE)
+def always_called_hooks_stay(_: Mutant, old: Hook, *given: Any, **options: bool) -> Any:
+    """The handle of a module hook that was registered with always_call=True removes nothing."""
+    return _staying("always_call", old(*given, **options), options)

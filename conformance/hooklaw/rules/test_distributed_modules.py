@@ -49,7 +49,7 @@ def gather_output(backend: Backend, trace: Trace) -> Any:
     "dtensor.module.parameters",
     level=Level.MUST,
     sources=[DISTRIBUTE_MODULE.sentence(7, 12)],
-    needs=[*NEEDS, Capability.MODULE_PARTS],
+    needs=[*NEEDS, Capability.MODULE_PARTS, Capability.REQUIRES_GRAD_FLAG],
     mutants=[
         "distribute-module-does-nothing",
         "distribute-module-leaves-submodules",
@@ -57,6 +57,7 @@ def gather_output(backend: Backend, trace: Trace) -> Any:
         "distribute-module-leaves-buffers",
         "distribute-module-keeps-the-values-of-each-rank",
         "distribute-module-freezes-parameters",
+        "distribute-module-unfreezes-parameters",
         "distribute-module-distributes-one-parameter",
         "distribute-module-distributes-one-buffer",
     ],
@@ -78,13 +79,15 @@ def test_parameters(backend: Backend, trace: Trace) -> None:
         backend.add_module(inner, "deeper", deeper)
         for name in ("offset", "steps"):
             backend.register_buffer(inner, name, own())
+        backend.set_requires_grad(inner.other, requires_grad=False)
         backend.distribute_module(module)
 
         parameters = [(each, name) for each in (module, inner, deeper) for name in ("weight", "other")]
         for each, name in [*parameters, (inner, "offset"), (inner, "steps")]:
             tensor = getattr(each, name)
             trace.expect_value(f"placement of {name}", "replicate", backend.placement(tensor))
-            trace.expect_value(f"{name} requires grad", (each, name) in parameters, backend.requires_grad(tensor))
+            as_before = (each, name) in parameters and (each, name) != (inner, "other")
+            trace.expect_value(f"{name} requires grad", as_before, backend.requires_grad(tensor))
             total = backend.detach(backend.local_tensor(tensor)) * 1.0
             backend.all_reduce(total)
             is_one = backend.tolist(total) in sums_of_replicas

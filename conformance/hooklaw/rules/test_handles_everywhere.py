@@ -23,6 +23,7 @@ from hooklaw.rules.hooks import (
     TENSOR,
     Kind,
     Place,
+    doubling,
     hooked,
     hooked_module,
     leaf,
@@ -167,3 +168,38 @@ def test_module(backend: Backend, trace: Trace) -> None:
 def test_all_modules(backend: Backend, trace: Trace) -> None:
     """The handle of a hook on all modules removes this hook, and no other, wherever it is removed."""
     removed_everywhere(backend, trace, GLOBAL_FORWARD_PRE, GLOBAL_FORWARD, GLOBAL_BACKWARD_PRE, GLOBAL_BACKWARD)
+
+
+@rule(
+    "module.handle.options",
+    level=Level.MUST,
+    sources=[FORWARD_PRE_HOOK, FORWARD_HOOK, BACKWARD_PRE_HOOK, BACKWARD_HOOK],
+    needs=[
+        Capability.MODULES,
+        Capability.MODULE_BACKWARD_HOOKS,
+        Capability.MODULE_BACKWARD_PRE_HOOKS,
+        Capability.FORWARD_PRE_HOOK_KWARGS,
+        Capability.FORWARD_HOOK_KWARGS,
+        Capability.FORWARD_HOOK_PREPEND,
+        Capability.BACKWARD_HOOK_PREPEND,
+        Capability.ALWAYS_CALL,
+    ],
+    mutants=["prepended-module-hooks-stay", "module-hooks-with-kwargs-stay", "always-called-hooks-stay"],
+)
+def test_with_options(backend: Backend, trace: Trace) -> None:
+    """The handle of a module's hook removes this hook, and no other, with each option of its registration."""
+    of_forward = (backend.register_forward_pre_hook, backend.register_forward_hook)
+    of_backward = (backend.register_full_backward_pre_hook, backend.register_full_backward_hook)
+    ways: list[tuple[Callable[..., Any], dict[str, bool]]] = [
+        *((register, {"prepend": True}) for register in (*of_forward, *of_backward)),
+        *((register, {"with_kwargs": True}) for register in of_forward),
+        (backend.register_forward_hook, {"always_call": True}),
+    ]
+    for register, options in ways:
+        module = doubling(backend)
+        handles = [register(module, lambda *_, label=label: trace.log(label), **options) for label in EARLIER]
+        handles[1].remove()
+        for _ in range(2):
+            backend.backward(backend.call(lambda x, module=module: backend.sum(module(x)), leaf(backend)))
+
+            trace.expect_in_any_order(EARLIER[0], EARLIER[2])

@@ -1,5 +1,7 @@
 """Node pre-hooks: their arguments, what they replace, and when they run."""
 
+from itertools import product
+
 from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, notes, observed, rule
 from hooklaw.rules.hooks import NODE, NODE_PRE, gets_each_value, uses_each_value
 
@@ -200,20 +202,29 @@ def test_captured_gradient_is_untouched(backend: Backend, trace: Trace) -> None:
     level=Level.SHOULD,
     basis=Basis.OBSERVED,
     sources=[PREHOOK, observed("the signature is documented, the error is not")],
-    needs=NODE_HOOKS,
-    mutants=["node-hook-return-count-unchecked", "fewer-gradients-of-a-node-hook-padded"],
+    needs=[*NODE_HOOKS, Capability.MULTI_OUTPUT],
+    mutants=[
+        "node-hook-return-count-unchecked",
+        "fewer-gradients-of-a-node-hook-padded",
+        "some-gradients-of-a-node-pre-hook-padded",
+    ],
 )
 def test_wrong_length(backend: Backend, trace: Trace) -> None:
     """A Node pre-hook that returns more or fewer gradients than the Node has outputs is an error."""
 
-    def forward(x, returned):
+    def of_one(x, returned):
         y = x * 5
         backend.node_register_prehook(backend.grad_fn(y), lambda grads: returned(*grads))
         return backend.sum(y)
 
+    def of_two(x, returned):
+        left, right = backend.split(x * 5, 1)
+        backend.node_register_prehook(backend.grad_fn(left), lambda grads: returned(*grads))
+        return backend.sum(left + right)
+
     x = backend.tensor([1.0, 2.0], requires_grad=True)
-    for returned in (lambda grad: (grad, grad), lambda _grad: ()):
-        loss = backend.call(lambda x, returned=returned: forward(x, returned), x)
+    for forward, returned in product((of_one, of_two), (lambda *grads: (*grads, grads[0]), lambda *grads: grads[:-1])):
+        loss = backend.call(lambda x, forward=forward, returned=returned: forward(x, returned), x)
 
         with trace.raises(ErrorKind.HOOK_RETURN_COUNT):
             backend.backward(loss)

@@ -64,6 +64,13 @@ def distribute_module_freezes_parameters(self: Mutant, old: Hook, module: Any, *
 
 
 @overriding("distribute_module")
+def distribute_module_unfreezes_parameters(self: Mutant, old: Hook, module: Any, **functions: Any) -> None:
+    """All parameters of a distributed module require grad, frozen ones too."""
+    old(module, **functions)
+    module.requires_grad_()
+
+
+@overriding("distribute_module")
 def distribute_module_drops_input_fn(self: Mutant, old: Hook, module: Any, **functions: Any) -> None:
     """distribute_module ignores input_fn."""
     old(module, **{**functions, "input_fn": None})
