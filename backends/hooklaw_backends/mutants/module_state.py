@@ -49,6 +49,18 @@ def registration_handle_removes_equal_hooks(self: KeepsHandles, old: Hook, hook:
     return self.removing_all((old, hook), old(hook))
 
 
+@overriding(*verbs.REGISTRATION, base=KeepsHandles)
+def registration_handle_removes_the_newest(self: KeepsHandles, old: Hook, hook: Hook) -> Any:
+    """The handle of a registration hook removes the hook of its kind that was registered last."""
+    return self.removing_the_newest(old, old(hook))
+
+
+@overriding(*verbs.REGISTRATION, base=KeepsHandles)
+def registration_handle_removes_those_of_its_number(self: KeepsHandles, old: Hook, hook: Hook) -> Any:
+    """The handle of a registration hook removes the hooks of the other kinds that have its number, too."""
+    return self.removing_those_of_its_number(old, old(hook))
+
+
 @calling(*verbs.REGISTRATION, base=KnowsReplacements)
 def none_of_a_registration_hook_restores_the_value(
     self: KnowsReplacements, hook: Hook, module: Any, name: str, value: Any

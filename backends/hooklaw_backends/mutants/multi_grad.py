@@ -337,3 +337,36 @@ def multi_grad_handle_forgets_the_third_tensor(self: Mutant, old: Hook, *given: 
     """The handle of a multi-grad hook does not remove it from the third of its tensors."""
     handle = old(*given, **how)
     return _removing(handle, 2) if len(given[0]) > 2 else handle  # noqa: PLR2004 - three tensors
+
+
+class _OnParameters(Mutant):
+    """A mutant that knows the parameters of modules."""
+
+    parameters = fresh(list[Any])
+
+    def module(self, parameters: Any, forward: Hook) -> Any:
+        module = super().module(parameters, forward)
+        self.parameters += [weakref.ref(getattr(module, name)) for name in parameters]
+        return module
+
+    def are_parameters(self, tensors: Any) -> bool:
+        """Whether all of these tensors are parameters of modules."""
+        return all(any(known() is tensor for known in self.parameters) for tensor in tensors)
+
+
+@overriding("register_multi_grad_hook", base=_OnParameters)
+def multi_grad_hook_on_parameters_gets_the_first_gradient_for_all(
+    self: _OnParameters, old: Hook, tensors: Any, hook: Hook, mode: str = "all"
+) -> Any:
+    """A multi-grad hook in mode all on parameters of a module gets the gradient of the first in each place."""
+    wrong = mode == "all" and self.are_parameters(tensors)
+    return old(tensors, (lambda grads: hook([grads[0]] * len(grads))) if wrong else hook, mode=mode)
+
+
+@overriding("register_multi_grad_hook", base=_OnParameters)
+def multi_grad_hook_on_parameters_gets_its_gradients_in_reverse(
+    self: _OnParameters, old: Hook, tensors: Any, hook: Hook, mode: str = "all"
+) -> Any:
+    """A multi-grad hook in mode all on parameters of a module gets their gradients in reverse order."""
+    wrong = mode == "all" and self.are_parameters(tensors)
+    return old(tensors, (lambda grads: hook(grads[::-1])) if wrong else hook, mode=mode)

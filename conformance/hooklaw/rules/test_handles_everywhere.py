@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from hooklaw import Backend, Capability, Level, Trace, docstring, rule
@@ -46,6 +47,16 @@ BACKWARD_OF_ALL = docstring("torch.nn.modules.module.register_module_full_backwa
 NEEDS = [*EVERYWHERE, Capability.RETAIN_GRAPH]
 Use = Callable[[], Any]
 """Runs the hooks."""
+KINDS = (
+    "tensor hook on a leaf",
+    "tensor hook on a non-leaf",
+    "post-accumulate-grad hook",
+    "Node pre-hook",
+    "Node hook",
+    "multi-grad hook",
+    "multi-grad hook in mode any",
+)
+OWNERS = ("first owner", "second owner")
 
 
 @contextmanager
@@ -86,6 +97,37 @@ def removed_everywhere(backend: Backend, trace: Trace, *kinds: Kind) -> None:
             removed_in(backend, trace, kind, place)
 
 
+def of_each_kind(backend: Backend, trace: Trace, owner: str) -> tuple[dict[str, Any], Use]:
+    """Register a hook of each kind in a graph, and give their handles by label, and what runs the hooks."""
+    x = leaf(backend)
+    y = backend.call(lambda x: x * 2, x)
+    z = backend.call(lambda y: y * 3, y)
+    root, node = backend.call(backend.sum, z), backend.grad_fn(y)
+    kinds = (
+        partial(backend.register_hook, x),
+        partial(backend.register_hook, y),
+        partial(backend.register_post_accumulate_grad_hook, x),
+        partial(backend.node_register_prehook, node),
+        partial(backend.node_register_hook, node),
+        partial(backend.register_multi_grad_hook, [y, z]),
+        partial(backend.register_multi_grad_hook, [y, z], mode="any"),
+    )
+    labels = [f"{kind}, {owner}" for kind in KINDS]
+    handles = {label: register(trace.saw(label)) for label, register in zip(labels, kinds, strict=True)}
+    return handles, partial(backend.backward, root)
+
+
+def removed_among_others(backend: Backend, trace: Trace) -> None:
+    """Expect the handle of a hook of each kind to leave those of other kinds, and of its kind in another graph."""
+    for kind in KINDS:
+        (handles, use), (of_others, use_others) = (of_each_kind(backend, trace, owner) for owner in OWNERS)
+        removed = f"{kind}, {OWNERS[0]}"
+        handles[removed].remove()
+        use()
+        use_others()
+        trace.expect_in_any_order(*(label for label in (*handles, *of_others) if label != removed))
+
+
 @rule(
     "tensor-hook.handle.every-place",
     level=Level.MUST,
@@ -124,11 +166,15 @@ def test_tensor(backend: Backend, trace: Trace) -> None:
         "node-hook-removed-with-the-one-after-another-thread",
         "multi-grad-hook-stays-in-a-module",
         "any-grad-hook-stays-that-has-not-run",
+        "handle-on-a-tensor-removes-its-hooks-of-other-kinds",
+        "handle-on-a-node-removes-its-hooks-of-other-kinds",
+        "handle-removes-the-first-hook-of-other-owners",
     ],
 )
 def test_node(backend: Backend, trace: Trace) -> None:
     """The handle of a hook on a leaf, Node or several tensors removes this hook, no other, wherever it is removed."""
     removed_everywhere(backend, trace, POST_ACCUMULATE, NODE_PRE, NODE, MULTI_GRAD, MULTI_GRAD_ANY)
+    removed_among_others(backend, trace)
 
 
 @rule(

@@ -511,18 +511,40 @@ def _fail() -> None:
     level=Level.MUST,
     sources=[HOOK.sentence(3, 5, 7, 8)],
     needs=[Capability.MULTI_GRAD, Capability.MODULES],
-    mutants=["multi-grad-hook-on-parameter-lost"],
+    mutants=[
+        "multi-grad-hook-on-parameter-lost",
+        "multi-grad-hook-on-parameters-gets-the-first-gradient-for-all",
+        "multi-grad-hook-on-parameters-gets-its-gradients-in-reverse",
+    ],
 )
 def test_parameters(backend: Backend, trace: Trace) -> None:
     """A multi-grad hook on the parameters of a module runs once with their gradients, or in mode any with the first."""
-    module = backend.module(
-        {"first": backend.tensor([3.0, 5.0]), "second": backend.tensor([7.0, 9.0])},
-        lambda module, x: x * module.first + x * module.second,
-    )
+
+    def adding(factor):
+        return backend.module(
+            {"first": backend.tensor([3.0, 5.0]), "second": backend.tensor([7.0, 9.0])},
+            lambda module, x: x * module.first + x * factor * module.second,
+        )
+
+    def run():
+        backend.backward(backend.call(lambda: backend.sum(module(backend.tensor([1.0, 2.0])))))
+
+    module = adding(1)
     parameters = [module.first, module.second]
     backend.register_multi_grad_hook(parameters, trace.saw("all"))
     backend.register_multi_grad_hook(parameters, trace.saw("any"), mode="any")
     for _ in range(2):
-        backend.backward(backend.call(lambda: backend.sum(module(backend.tensor([1.0, 2.0])))))
-
+        run()
         trace.expect(("any", [1.0, 2.0]), ("all", [[1.0, 2.0], [1.0, 2.0]]))
+
+    module, alone, found = adding(3), [], []
+    parameters = [module.first, module.second]
+    for parameter in parameters:
+        backend.register_multi_grad_hook([parameter], lambda grads: alone.append(trace.snapshot(grads[0])))
+    backend.register_multi_grad_hook(parameters, trace.saw("all"))
+    backend.register_multi_grad_hook(parameters, lambda grad: found.append(trace.snapshot(grad)), mode="any")
+    for passes in (1, 2):
+        run()
+        trace.expect(("all", [[1.0, 2.0], [3.0, 6.0]]))
+        trace.expect_value("what each mode any ran with", alone[::2], found)
+        trace.expect_value("passes", passes, len(found))

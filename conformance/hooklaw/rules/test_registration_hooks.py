@@ -192,6 +192,8 @@ def test_none_keeps(backend: Backend, trace: Trace) -> None:
         "registration-hook-stays",
         "registration-handle-removes-the-oldest",
         "registration-handle-removes-equal-hooks",
+        "registration-handle-removes-the-newest",
+        "registration-handle-removes-those-of-its-number",
     ],
 )
 def test_handle(backend: Backend, trace: Trace) -> None:
@@ -199,16 +201,30 @@ def test_handle(backend: Backend, trace: Trace) -> None:
 
     If the same function is registered once more, that is another hook.
     """
-    for register, make, register_value in kinds(backend):
-        value, hooks = make(), [lambda *_: trace.log("older"), lambda *_: trace.log("twice")]
-        older, handle, newer = (register(hook) for hook in (*hooks, hooks[1]))
-        with until_removed(older), until_removed(newer):
-            register_value(value)
-            trace.expect_in_any_order("older", "twice", "twice")
+
+    def logging(label):
+        return lambda *_: trace.log(label)
+
+    def register_values():
+        for _, make, register_value in every:
+            register_value(make())
+
+    every, ages = kinds(backend), ("older", "twice", "twice", "newer")
+    for removed in range(len(every)):
+        labels = [f"{age}, kind {kind}" for kind in range(len(every)) for age in ages]
+        hooks = {label: logging(label) for label in labels}
+        handles = [every[place // len(ages)][0](hooks[label]) for place, label in enumerate(labels)]
+        handle = handles.pop(len(ages) * removed + 1)
+        with ExitStack() as stack:
+            for other in handles:
+                stack.enter_context(until_removed(other))
+            register_values()
+            trace.expect_in_any_order(*labels)
             handle.remove()
-            register_value(value)
-            register_value(value)
-            trace.expect_in_any_order(*["older", "twice"] * 2)
+            labels.remove(f"twice, kind {removed}")
+            register_values()
+            register_values()
+            trace.expect_in_any_order(*labels * 2)
 
 
 @rule(
