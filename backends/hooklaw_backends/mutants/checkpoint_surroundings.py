@@ -19,6 +19,13 @@ def _has_tensors(self: Mutant, value: Any) -> bool:
 
 
 @overriding("checkpoint")
+def checkpoint_returns_none_for_what_is_false(self: Mutant, old: Hook, *given: Any, **how: Any) -> Any:
+    """A checkpoint returns None for a result that is 0, empty or False."""
+    result = old(*given, **how)
+    return result if self.is_tensor(result) else result or None
+
+
+@overriding("checkpoint")
 def checkpoint_passes_tensors_alone_by_keyword(self: Mutant, old: Hook, *given: Any, **how: Any) -> Any:
     """A non-reentrant checkpoint does not pass a number on that it is given by keyword."""
     if how.get("use_reentrant") is False:

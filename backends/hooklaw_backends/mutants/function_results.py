@@ -327,6 +327,20 @@ def functions_get_tensors_and_numbers_alone(
 
 
 @overriding("custom_function")
+def functions_get_lists_of_detached_tensors(
+    self: Mutant, old: Hook, forward: Hook, backward: Hook, **options: bool
+) -> Hook:
+    """The forward of a custom Function gets a list of tensors as a list of detached ones."""
+
+    def detached(value: Any) -> Any:
+        if isinstance(value, list) and any(map(self.is_tensor, value)):
+            return [self.detach(each) if self.is_tensor(each) else each for each in value]
+        return value
+
+    return old(lambda ctx, *inputs: forward(ctx, *map(detached, inputs)), backward, **options)
+
+
+@overriding("custom_function")
 def forward_of_a_function_is_recorded(self: Mutant, old: Hook, forward: Hook, backward: Hook, **options: bool) -> Hook:
     """The forward of a custom Function runs with grad mode on."""
 

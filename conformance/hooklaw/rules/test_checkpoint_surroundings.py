@@ -58,13 +58,13 @@ def test_not_tensors(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[CHECKPOINT.sentence(56)],
     needs=NEEDS,
-    mutants=["checkpoint-drops-what-is-no-tensor"],
+    mutants=["checkpoint-drops-what-is-no-tensor", "checkpoint-returns-none-for-what-is-false"],
 )
 def test_no_tensors(backend: Backend, trace: Trace) -> None:
     """A checkpoint, reentrant or not, of a function without any tensor returns what the function returns."""
-    for kind, use_reentrant in KINDS.items():
-        for fn, expected in ((lambda number: number, 2), (lambda number: (number,), [2])):
-            trace.expect_value(f"result, {kind}", expected, backend.checkpoint(fn, 2, use_reentrant=use_reentrant))
+    for flag, value in ((flag, value) for flag in KINDS.values() for value in (2, 0, False, "text", "", None, [])):
+        for fn, expected in ((lambda value: value, value), (lambda value: (value,), [value])):
+            trace.expect_value(f"reentrant: {flag}", expected, backend.checkpoint(fn, value, use_reentrant=flag))
 
 
 @dataclass(frozen=True)

@@ -28,11 +28,12 @@ def leaf(backend: Backend) -> Any:
     level=Level.MUST,
     sources=[FORWARD.sentence(5), EXTENDING.sentence(9)],
     needs=[Capability.CUSTOM_FUNCTION],
-    mutants=["functions-get-tensors-and-numbers-alone"],
+    mutants=["functions-get-tensors-and-numbers-alone", "functions-get-lists-of-detached-tensors"],
 )
 def test_arguments(backend: Backend, trace: Trace) -> None:
     """The forward of a custom Function gets arguments of any kind as they were passed."""
-    given = [5, "name", None, {"key": [1.0]}, [1.0], True, object(), *OTHERS]
+    tensors = [leaf(backend), backend.tensor([1.0])]
+    given = [5, "name", None, {"key": [1.0]}, [1.0], True, object(), *OTHERS, tensors, {"key": tensors}]
 
     def forward(_ctx: Any, x: Any, *others: Any) -> Any:
         trace.log("as passed", [got is passed for got, passed in zip(others, given, strict=True)])
