@@ -21,6 +21,13 @@ def constants_are_recorded(self: Mutant, multiply: Hook, left: Any, right: Any) 
     return self.requires_grad_(made) if self.is_floating(made) else made
 
 
+@overriding("exp")
+def exponentials_of_constants_are_recorded(self: Mutant, old: Hook, tensor: Any) -> Any:
+    """An exponential requires grad in grad mode even if what it is of does not."""
+    made = old(tensor)
+    return self.requires_grad_(made) if self.is_grad_enabled() and self.is_leaf(made) else made
+
+
 class FlagOfANonLeafIsSet(Mutant):
     """requires_grad of a non-leaf tensor can be set to False."""
 

@@ -16,7 +16,11 @@ DETACH = docstring("torch.Tensor.detach")
     "requires-grad.propagation",
     level=Level.MUST,
     sources=[FLAG.sentence(3, 8)],
-    mutants=["result-requires-grad-with-its-first-input", "constants-are-recorded"],
+    mutants=[
+        "result-requires-grad-with-its-first-input",
+        "constants-are-recorded",
+        "exponentials-of-constants-are-recorded",
+    ],
 )
 def test_propagates(backend: Backend, trace: Trace) -> None:
     """The result of a differentiable operation in grad mode requires grad exactly if one of its inputs does."""
@@ -26,6 +30,10 @@ def test_propagates(backend: Backend, trace: Trace) -> None:
         result = backend.call(lambda x, y: x * y, first, second)
 
         trace.expect_value(f"{left} and {right} give", expected=left or right, observed=backend.requires_grad(result))
+
+    for operation, flag in product((backend.exp, backend.sum, backend.clone, lambda x: x + x), (False, True)):
+        result = backend.call(operation, backend.tensor([1.0], requires_grad=flag))
+        trace.expect_value(f"{flag} alone gives", expected=flag, observed=backend.requires_grad(result))
 
     for numbers in NUMBERS:
         result = backend.call(lambda x: x * 2, backend.tensor(numbers, requires_grad=True))
