@@ -310,12 +310,12 @@ def test_both(both):
 def test_without_torch(hooklaw_command, tmp_path):
     """Where torch is not installed the engine's mutants run alone, and a line says so; to ask for torch's is wrong."""
     (tmp_path / "torch.py").write_text("raise ImportError('not here')")
-    left = hooklaw_command("mutants", "-k", "remove-clears-every-hook", path=[tmp_path], apart=True)
+    left = hooklaw_command("mutants", "-k", "tensor-hook-handle-removes-all", path=[tmp_path], apart=True)
     asked = hooklaw_command("mutants", "--of", "torch-eager", path=[tmp_path], apart=True)
 
     assert left.returncode == 0, left.stderr
     assert "skipped: mutants of torch-eager: torch is not installed" in left.stdout
-    assert "remove-clears-every-hook of reference  [killed]" in left.stdout
+    assert "tensor-hook-handle-removes-all of reference  [killed]" in left.stdout
     assert asked.returncode == 3
     assert "no mutants of torch-eager: torch is not installed" in complaint(asked)
 

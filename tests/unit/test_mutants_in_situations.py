@@ -220,6 +220,32 @@ def test_handles(name, left):
     assert seen == left
 
 
+@pytest.mark.parametrize(
+    ("fault", "left"),
+    [
+        ("oldest", [[1, 2, 2, 3], [1, 2, 2, 3]]),
+        ("newest", [[0, 1, 2, 2], [0, 1, 2, 2]]),
+        ("all", [[], []]),
+        ("first-equal", [[0, 1, 2, 3], [0, 1, 2, 3]]),
+        ("all-equal", [[0, 1, 3], [0, 1, 3]]),
+    ],
+)
+def test_handles_that_remove_others(fault, left):
+    """Of hooks 0, 1, 2, 2 again and 3, the handles of both hooks 2, first the later one, remove others."""
+    mutant, seen, rests = of_reference(f"tensor-hook-handle-removes-the-{fault}".replace("the-all", "all")), [], []
+    mutant.reset()
+    x = mutant.tensor([1.0, 2.0], requires_grad=True)
+    hooks = [lambda _, nr=nr: seen.append(nr) for nr in range(4)]
+    handles = [mutant.register_hook(x, hook) for hook in (*hooks[:3], *hooks[2:])]
+    for handle in (handles[3], handles[2]):
+        handle.remove()
+        mutant.backward(mutant.sum(x * 2))
+        rests.append([*seen])
+        seen.clear()
+
+    assert rests == left
+
+
 def test_only_the_verb_itself_counts_as_altered():
     """A pass that a mutant overrides only to know which graphs were freed is not among the verbs that it alters."""
     assert verbs_altered_by("autograd-grad-freed-accepted-in-no-grad") == {"grad"}

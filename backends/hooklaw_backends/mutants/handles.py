@@ -7,7 +7,7 @@ from typing import Any
 
 from hooklaw_backends.mutants import verbs
 from hooklaw_backends.mutants.base import Hook, Mutant, fresh, overriding
-from hooklaw_backends.mutants.shared import Handle, KeepsHandles, PutsOff, handle_of
+from hooklaw_backends.mutants.shared import Handle, PutsOff, handle_of
 
 
 @overriding(*verbs.IN_BACKWARD)
@@ -24,28 +24,6 @@ def hook_that_ran_is_not_removed(self: Mutant, old: Hook, owner: Any, hook: Hook
     noting: Hook = lambda *given: (ran.append(True), hook(*given))[1]  # noqa: E731 - a def is no shorter
     handle = old(owner, noting, **how)
     return Handle(lambda: None if ran else handle.remove())
-
-
-@overriding("register_hook")
-def remove_clears_every_hook(self: Mutant, old: Hook, tensor: Any, hook: Hook) -> Any:
-    """A handle's remove removes all hooks of the tensor."""
-    old(tensor, hook)
-    return Handle(self.hooks_of(tensor).clear)
-
-
-@overriding(*verbs.IN_BACKWARD, base=KeepsHandles)
-def remove_removes_the_oldest_hook(self: KeepsHandles, old: Hook, owner: Any, hook: Hook) -> Any:
-    """A handle's remove removes the hook of the tensor or Node that was registered first."""
-    self.kept.append(owner)  # so that no other object gets its id
-    return self.removing_the_oldest((old, id(owner)), old(owner, hook))
-
-
-@overriding("register_hook")
-def remove_removes_the_newest_hook(self: Mutant, old: Hook, tensor: Any, hook: Hook) -> Any:
-    """A handle's remove removes the hook of the tensor that was registered last."""
-    old(tensor, hook)
-    hooks = self.hooks_of(tensor)
-    return Handle(lambda: hooks.pop(next(reversed(hooks)), None))
 
 
 @overriding("register_hook")

@@ -1,4 +1,4 @@
-"""Mutants whose handles are wrong in one situation: those of each kind of hook, made as those of the hooks are.
+"""Mutants whose handles are wrong, always or in one situation: those of each kind of hook, made as the hooks' are.
 
 What a second remove does is tried with tensor hooks alone: no page speaks of it, and the rule on it is theirs.
 """
@@ -13,20 +13,26 @@ from hooklaw_backends.mutants.shared import Handle
 from hooklaw_backends.mutants.situations import ANY, EITHER, PLACES, Grouping, Registration, Situation
 
 
+class Kept(NamedTuple):
+    """A hook that is registered, and the backend's own handle of it."""
+
+    hook: Hook
+    handle: Any
+
+
 class Removal(NamedTuple):
     """A call of a handle's remove."""
 
-    own: Any
-    """The backend's own handle."""
-    group: list[Any]
-    """The handles of the hooks of this kind on its owner, in order."""
+    own: Kept
+    group: list[Kept]
+    """The hooks of this kind on its owner, in order, those that were removed too."""
     is_again: bool
 
     def remove(self, *, offset: int = 0) -> None:
         """Remove the hook, or one that was registered so many places after it."""
-        place = self.group.index(self.own) + offset
+        place = [each is self.own for each in self.group].index(True) + offset
         if 0 <= place < len(self.group):
-            self.group[place].remove()
+            self.group[place].handle.remove()
 
 
 Wrong = Callable[[Removal], None]
@@ -39,6 +45,16 @@ def _beside(offset: int) -> Wrong:
     def wrong(removal: Removal) -> None:
         removal.remove()
         removal.remove(offset=offset)
+
+    return wrong
+
+
+def _instead(choose: Callable[[list[Kept]], list[Kept]], *, equal: bool = False) -> Wrong:
+    """Return what removes some of the hooks of the owner, or of those that are the same function."""
+
+    def wrong(removal: Removal) -> None:
+        for each in choose([each for each in removal.group if not equal or each.hook == removal.own.hook]):
+            each.handle.remove()
 
     return wrong
 
@@ -78,7 +94,7 @@ def made(kind: Kind, situation: Situation, wrong: Wrong) -> type[Mutant]:
             return hook(*arguments, **named)
 
         run.__dict__.update(getattr(hook, "__dict__", {}))  # the mark of an unserializable hook, say
-        own, group = old(*where, run, **options), self.group_of(kind.verbs[0], owner_of(where), {})
+        own, group = Kept(hook, old(*where, run, **options)), self.group_of(kind.verbs[0], owner_of(where), {})
         group.append(own)
         removed: list[None] = []
 
@@ -88,9 +104,9 @@ def made(kind: Kind, situation: Situation, wrong: Wrong) -> type[Mutant]:
             if situation.holds(self, _now(self, its)):
                 wrong(removal)
             else:
-                own.remove()
+                own.handle.remove()
 
-        return _Handle(own, remove)
+        return _Handle(own.handle, remove)
 
     return overriding(*kind.verbs, base=Grouping)(register)
 
@@ -106,6 +122,21 @@ FAULTS: dict[str, tuple[str, Wrong]] = {
     "removed-with-the-one-before": ("the handle of {} removes the one before it, too", _beside(-1)),
     "removed-with-the-one-after": ("the handle of {} removes the one after it, too", _beside(1)),
 }
+INSTEAD: dict[str, tuple[str, Wrong]] = {
+    "removes-the-oldest": ("the handle of {} removes the oldest of its owner", _instead(lambda group: group[:1])),
+    "removes-the-newest": ("the handle of {} removes the newest of its owner", _instead(lambda group: group[-1:])),
+    "removes-all": ("the handle of {} removes all of its owner", _instead(list)),
+    "removes-the-first-equal": (
+        "the handle of {} removes the first of its owner that is the same function",
+        _instead(lambda group: group[:1], equal=True),
+    ),
+    "removes-all-equal": (
+        "the handle of {} removes all of its owner that are the same function",
+        _instead(list, equal=True),
+    ),
+}
+"""Faults that are tried plainly: whoever looks for the hook in a wrong way does so everywhere."""
+ALWAYS = Situation("", "", lambda *_: True)
 AGAIN: dict[str, tuple[str, Wrong]] = {
     "not-removed-again": ("the second remove of a handle of {} raises", _raises_again),
     "removed-again-as-the-next": ("the second remove of a handle of {} removes another", _removes_the_next),
@@ -142,6 +173,8 @@ def _all() -> Iterator[tuple[str, str, tuple[str, ...], type[Mutant]]]:
             for situation in _situations_of(kind, fault):
                 said = words.format(f"{kind.words} {situation.words}")
                 yield f"{of}-{fault}-{situation.name}", said, chapters, made(kind, situation, wrong)
+        for fault, (words, wrong) in INSTEAD.items():
+            yield f"{of}-handle-{fault}", words.format(kind.words), chapters, made(kind, ALWAYS, wrong)
 
 
 vars().update(named(*each) for each in _all())

@@ -3,7 +3,7 @@
 from typing import Any
 
 from hooklaw_backends.mutants.base import Hook, Mutant, altering, calling, overriding
-from hooklaw_backends.mutants.shared import Handle, KeepsHandles, once
+from hooklaw_backends.mutants.shared import Handle, once
 
 LEGACY = ("register_backward_hook", "register_module_backward_hook")
 
@@ -48,18 +48,6 @@ def legacy_module_hooks_removed_late(self: Mutant, old: Hook, *given: Any) -> An
     hook = given[-1]
     handle = old(*given[:-1], lambda *what: None if removed else hook(*what))
     return Handle(lambda: (removed.append(True), handle.remove()))
-
-
-@overriding(*LEGACY, base=KeepsHandles)
-def handles_of_legacy_module_hooks_remove_the_oldest(self: KeepsHandles, old: Hook, *given: Any) -> Any:
-    """The handle of a legacy backward hook removes the hook of its kind that was registered first."""
-    return self.removing_the_oldest((old, given[:-1]), old(*given))
-
-
-@overriding(*LEGACY, base=KeepsHandles)
-def handles_of_legacy_module_hooks_remove_equal_hooks(self: KeepsHandles, old: Hook, *given: Any) -> Any:
-    """The handle of a legacy backward hook removes every hook of its kind that is the same function."""
-    return self.removing_all((old, given), old(*given))
 
 
 @calling(*LEGACY)

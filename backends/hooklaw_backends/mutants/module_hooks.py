@@ -74,33 +74,9 @@ def module_handle_removes_nothing(self: Mutant, old: Hook, *given: Any, **option
 
 
 @overriding(*verbs.MODULE, base=KeepsHandles)
-def module_handle_removes_the_oldest(self: KeepsHandles, old: Hook, *given: Any, **options: bool) -> Any:
-    """The handle of a module hook removes the hook of its kind that was registered first."""
-    return self.removing_the_oldest((old, given[:-1]), old(*given, **options))
-
-
-@overriding(*verbs.MODULE, base=KeepsHandles)
-def module_handle_removes_the_first_equal_hook(self: KeepsHandles, old: Hook, *given: Any, **options: bool) -> Any:
-    """The handle of a module hook removes the first hook of its kind and module that is the same function."""
-    return self.removing_the_oldest((old, given), old(*given, **options))
-
-
-@overriding(*verbs.MODULE, base=KeepsHandles)
-def module_handle_removes_equal_hooks(self: KeepsHandles, old: Hook, *given: Any, **options: bool) -> Any:
-    """The handle of a module hook removes every hook of its kind and module that is the same function."""
-    return self.removing_all((old, given), old(*given, **options))
-
-
-@overriding(*verbs.MODULE, base=KeepsHandles)
 def module_handle_removes_every_hook(self: KeepsHandles, old: Hook, *given: Any, **options: bool) -> Any:
     """The handle of a module hook removes every hook, of every kind, of the module or of all modules."""
     return self.removing_all(given[:-1], old(*given, **options))
-
-
-@overriding(*verbs.MODULE, base=KeepsHandles)
-def module_handle_removes_every_hook_of_its_kind(self: KeepsHandles, old: Hook, *given: Any, **options: bool) -> Any:
-    """The handle of a module hook removes every hook of its kind, of the module or of all modules."""
-    return self.removing_all((old, given[:-1]), old(*given, **options))
 
 
 class ThirdForwardPreHookGetsWhatTheFirstReturned(Mutant):

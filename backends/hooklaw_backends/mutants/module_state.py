@@ -28,12 +28,6 @@ def registration_hook_stays(self: Mutant, old: Hook, hook: Hook) -> Any:
     return Handle()
 
 
-@overriding(*verbs.REGISTRATION, base=KeepsHandles)
-def registration_handle_removes_the_oldest(self: KeepsHandles, old: Hook, hook: Hook) -> Any:
-    """The handle of a registration hook removes the hook of its kind that was registered first."""
-    return self.removing_the_oldest(old, old(hook))
-
-
 @calling(*verbs.REGISTRATION)
 def none_of_a_registration_hook_is_a_replacement(self: Mutant, hook: Hook, module: Any, name: str, value: Any) -> Any:
     """If a registration hook returns None, zeros or an empty module are registered."""
@@ -44,21 +38,9 @@ def none_of_a_registration_hook_is_a_replacement(self: Mutant, hook: Hook, modul
 
 
 @overriding(*verbs.REGISTRATION, base=KeepsHandles)
-def registration_handle_removes_equal_hooks(self: KeepsHandles, old: Hook, hook: Hook) -> Any:
-    """The handle of a registration hook removes every hook of its kind that is the same function."""
-    return self.removing_all((old, hook), old(hook))
-
-
-@overriding(*verbs.REGISTRATION, base=KeepsHandles)
-def registration_handle_removes_the_newest(self: KeepsHandles, old: Hook, hook: Hook) -> Any:
-    """The handle of a registration hook removes the hook of its kind that was registered last."""
-    return self.removing_the_newest(old, old(hook))
-
-
-@overriding(*verbs.REGISTRATION, base=KeepsHandles)
 def registration_handle_removes_those_of_its_number(self: KeepsHandles, old: Hook, hook: Hook) -> Any:
     """The handle of a registration hook removes the hooks of the other kinds that have its number, too."""
-    return self.removing_those_of_its_number(old, old(hook))
+    return self.removing_one_of_each_kind(old, None, old(hook))
 
 
 @calling(*verbs.REGISTRATION, base=KnowsReplacements)

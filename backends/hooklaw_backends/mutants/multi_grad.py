@@ -10,7 +10,6 @@ from hooklaw_backends.mutants.shared import (
     CallsTheRest,
     Deferring,
     Handle,
-    KeepsHandles,
     handle_of,
     move_to_front,
 )
@@ -119,12 +118,6 @@ def multi_grad_handle_of_the_last_tensor(self: Mutant, old: Hook, *given: Any, *
     """The handle of a multi-grad hook removes it from the last tensor only."""
     handle = old(*given, **how)
     return getattr(handle, "handles", handle)[-1]
-
-
-@overriding("register_multi_grad_hook", base=KeepsHandles)
-def multi_grad_handle_removes_the_oldest(self: KeepsHandles, old: Hook, tensors: Any, hook: Hook, **how: Any) -> Any:
-    """The handle of a multi-grad hook removes the oldest multi-grad hook of its tensors."""
-    return self.removing_the_oldest(tuple(map(id, tensors)), old(tensors, hook, **how))
 
 
 @calling("register_multi_grad_hook", base=Deferring)

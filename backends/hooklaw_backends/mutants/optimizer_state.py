@@ -19,18 +19,6 @@ def state_hook_stays(self: Mutant, old: Hook, *given: Any, **options: bool) -> A
 
 
 @overriding(*verbs.STATE, base=KeepsHandles)
-def state_handle_removes_the_oldest(self: KeepsHandles, old: Hook, owner: Any, hook: Hook, **options: bool) -> Any:
-    """The handle of a state_dict or load_state_dict hook removes the hook of its kind that was registered first."""
-    return self.removing_the_oldest((old, owner), old(owner, hook, **options))
-
-
-@overriding(*verbs.STATE, base=KeepsHandles)
-def state_handle_removes_the_newest(self: KeepsHandles, old: Hook, owner: Any, hook: Hook, **options: bool) -> Any:
-    """The handle of a state_dict or load_state_dict hook removes the hook of its kind that was registered last."""
-    return self.removing_the_newest((old, owner), old(owner, hook, **options))
-
-
-@overriding(*verbs.STATE, base=KeepsHandles)
 def state_handle_removes_one_of_each_kind(
     self: KeepsHandles, old: Hook, owner: Any, hook: Hook, **options: bool
 ) -> Any:
@@ -114,12 +102,6 @@ class ReturnedStateLostOnLaterHooks(Mutant):
             return hook(owner, first, *rest)
 
         return run
-
-
-@overriding(*verbs.STATE, base=KeepsHandles)
-def state_handle_removes_equal_hooks(self: KeepsHandles, old: Hook, owner: Any, hook: Hook, **options: bool) -> Any:
-    """The handle of a state_dict or load_state_dict hook removes every hook of its kind that is the same function."""
-    return self.removing_all((old, owner, hook), old(owner, hook, **options))
 
 
 @calling("register_state_dict_post_hook")

@@ -93,27 +93,9 @@ def step_hook_stays(self: Mutant, old: Hook, optimizer: Any, hook: Hook) -> Any:
 
 
 @overriding(*verbs.STEP_PRE, *verbs.STEP_POST, base=KeepsHandles)
-def step_handle_removes_the_oldest(self: KeepsHandles, old: Hook, *given: Any) -> Any:
-    """The handle of a step hook removes the hook of its kind that was registered first."""
-    return self.removing_the_oldest((old, given[:-1]), old(*given))
-
-
-@overriding(*verbs.STEP_PRE, *verbs.STEP_POST, base=KeepsHandles)
-def step_handle_removes_the_newest(self: KeepsHandles, old: Hook, *given: Any) -> Any:
-    """The handle of a step hook removes the hook of its kind that was registered last."""
-    return self.removing_the_newest((old, given[:-1]), old(*given))
-
-
-@overriding(*verbs.STEP_PRE, *verbs.STEP_POST, base=KeepsHandles)
 def step_handle_removes_one_of_each_kind(self: KeepsHandles, old: Hook, *given: Any) -> Any:
     """The handle of a step hook also removes the hook of the other kind that has the same number."""
     return self.removing_one_of_each_kind(old, given[:-1], old(*given))
-
-
-@overriding(*verbs.STEP_PRE, *verbs.STEP_POST, base=KeepsHandles)
-def step_handle_removes_equal_hooks(self: KeepsHandles, old: Hook, *given: Any) -> Any:
-    """The handle of a step hook removes every hook of its kind that is the same function."""
-    return self.removing_all((old, given), old(*given))
 
 
 @overriding("register_step_pre_hook")

@@ -95,24 +95,12 @@ class KeepsHandles(Mutant):
         handles.append(handle)
         return Handle(lambda: handles.pop(0).remove())
 
-    def removing_the_newest(self, place: Any, handle: Any) -> Handle:
-        """Keep a handle of a place; return one that removes the newest of the place."""
-        handles = self.handles.setdefault(place, [])
-        handles.append(handle)
-        return Handle(lambda: handles.pop().remove())
-
     def removing_one_of_each_kind(self, kind: Any, owner: Any, handle: Any) -> Handle:
         """Keep a handle of a kind and an owner; return one that removes that of each kind with the same number."""
         handles = self.handles.setdefault(owner, [])
         nr = sum(other == kind for other, _, _ in handles)
         handles.append((kind, nr, handle))
         return Handle(lambda: [each.remove() for _, other, each in handles if other == nr])
-    def removing_those_of_its_number(self, place: Any, handle: Any) -> Handle:
-        """Keep a handle of a place; return one that removes those of all places that are as many-th as it is."""
-        handles = self.handles.setdefault(place, [])
-        handles.append(handle)
-        number = len(handles)
-        return Handle(lambda: [each[number - 1].remove() for each in self.handles.values() if len(each) >= number])
 
     def removing_all(self, place: Any, handle: Any) -> Handle:
         """Keep a handle of a place; return one that removes all of the place."""

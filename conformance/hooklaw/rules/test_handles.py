@@ -15,10 +15,10 @@ REGISTER_HOOK = docstring("torch.Tensor.register_hook")
     needs=[Capability.TENSOR_HOOKS],
     mutants=[
         "remove-does-nothing",
-        "remove-clears-every-hook",
+        "tensor-hook-handle-removes-all",
         "remove-skips-the-next-call-only",
-        "remove-removes-the-oldest-hook",
-        "remove-removes-the-newest-hook",
+        "tensor-hook-handle-removes-the-oldest",
+        "tensor-hook-handle-removes-the-newest",
         "handle-of-a-non-leaf-removes-the-oldest-hook",
     ],
 )
@@ -75,7 +75,7 @@ def test_remove_after_graph(backend: Backend, trace: Trace) -> None:
     needs=[Capability.TENSOR_HOOKS, Capability.RETAIN_GRAPH],
     mutants=[
         "remove-does-nothing",
-        "remove-removes-the-oldest-hook",
+        "tensor-hook-handle-removes-the-oldest",
         "hooks-of-non-leaves-cannot-remove-themselves",
     ],
 )
@@ -217,7 +217,7 @@ def test_remove_after_tensor_freed(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[docstring("torch.utils.hooks.RemovableHandle"), observed("leaving the block removes the hook")],
     needs=[Capability.TENSOR_HOOKS],
-    mutants=["remove-does-nothing", "remove-removes-the-oldest-hook"],
+    mutants=["remove-does-nothing", "tensor-hook-handle-removes-the-oldest"],
 )
 def test_context_manager(backend: Backend, trace: Trace) -> None:
     """A handle may be used as a context manager that removes the hook at the end of the block, however it ends."""

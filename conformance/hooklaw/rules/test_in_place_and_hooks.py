@@ -108,7 +108,11 @@ def test_bound_to_grad_fn(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[IN_PLACE.sentence(5), REGISTER_HOOK.sentence(5)],
     needs=HOOKS_IN_PLACE,
-    mutants=["handle-lost-after-in-place", "remove-removes-the-oldest-hook", "remove-removes-the-newest-hook"],
+    mutants=[
+        "handle-lost-after-in-place",
+        "tensor-hook-handle-removes-the-oldest",
+        "tensor-hook-handle-removes-the-newest",
+    ],
 )
 def test_handle(backend: Backend, trace: Trace) -> None:
     """The handle of a hook registered before an in-place operation still removes this hook, and no other, after it."""

@@ -283,8 +283,8 @@ def test_global(backend: Backend, trace: Trace) -> None:
         "handles-of-legacy-module-hooks-remove-nothing",
         "handles-of-legacy-module-hooks-skip-one-call",
         "legacy-module-hook-runs-once",
-        "handles-of-legacy-module-hooks-remove-the-oldest",
-        "handles-of-legacy-module-hooks-remove-equal-hooks",
+        "legacy-backward-hook-handle-removes-the-oldest",
+        "global-legacy-backward-hook-handle-removes-all-equal",
     ],
 )
 def test_remove(backend: Backend, trace: Trace) -> None:

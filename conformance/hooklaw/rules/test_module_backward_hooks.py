@@ -423,9 +423,9 @@ def test_registered_late(backend: Backend, trace: Trace) -> None:
     mutants=[
         "module-handle-removes-nothing",
         "module-handle-skips-one-call",
-        "module-handle-removes-the-oldest",
-        "module-handle-removes-equal-hooks",
-        "module-handle-removes-the-first-equal-hook",
+        "backward-hook-handle-removes-the-oldest",
+        "backward-hook-handle-removes-all-equal",
+        "backward-hook-handle-removes-the-first-equal",
         "backward-and-global-hooks-cannot-remove-themselves",
     ],
 )

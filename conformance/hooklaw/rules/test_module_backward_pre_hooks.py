@@ -218,9 +218,9 @@ def test_none_keeps(backend: Backend, trace: Trace) -> None:
     mutants=[
         "module-handle-removes-nothing",
         "module-handle-skips-one-call",
-        "module-handle-removes-the-oldest",
-        "module-handle-removes-equal-hooks",
-        "module-handle-removes-the-first-equal-hook",
+        "backward-pre-hook-handle-removes-the-oldest",
+        "backward-pre-hook-handle-removes-all-equal",
+        "backward-pre-hook-handle-removes-the-first-equal",
         "backward-and-global-hooks-cannot-remove-themselves",
     ],
 )

@@ -385,9 +385,9 @@ def test_exception(backend: Backend, trace: Trace) -> None:
     mutants=[
         "module-handle-removes-nothing",
         "module-handle-skips-one-call",
-        "module-handle-removes-the-oldest",
-        "module-handle-removes-equal-hooks",
-        "module-handle-removes-the-first-equal-hook",
+        "forward-hook-handle-removes-the-oldest",
+        "forward-hook-handle-removes-all-equal",
+        "forward-hook-handle-removes-the-first-equal",
     ],
 )
 def test_handle(backend: Backend, trace: Trace) -> None:
@@ -418,7 +418,7 @@ def test_handle(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOK.sentence(19)],
     needs=[Capability.MODULES],
-    mutants=["module-handle-removes-nothing", "module-handle-removes-the-oldest"],
+    mutants=["module-handle-removes-nothing", "forward-hook-handle-removes-the-oldest"],
 )
 def test_handle_inside(backend: Backend, trace: Trace) -> None:
     """A forward hook that removes itself while it runs is called in no later call, and all other hooks still are.

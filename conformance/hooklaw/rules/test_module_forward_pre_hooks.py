@@ -407,9 +407,9 @@ def test_global_replaces(backend: Backend, trace: Trace) -> None:
     mutants=[
         "module-handle-removes-nothing",
         "module-handle-skips-one-call",
-        "module-handle-removes-the-oldest",
-        "module-handle-removes-equal-hooks",
-        "module-handle-removes-the-first-equal-hook",
+        "forward-pre-hook-handle-removes-the-oldest",
+        "forward-pre-hook-handle-removes-all-equal",
+        "forward-pre-hook-handle-removes-the-first-equal",
     ],
 )
 def test_handle(backend: Backend, trace: Trace) -> None:
@@ -443,7 +443,7 @@ def test_handle(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOK.sentence(2, 19)],
     needs=[Capability.MODULES],
-    mutants=["forward-pre-hooks-cannot-remove-themselves", "module-handle-removes-the-oldest"],
+    mutants=["forward-pre-hooks-cannot-remove-themselves", "forward-pre-hook-handle-removes-the-oldest"],
 )
 def test_removes_itself(backend: Backend, trace: Trace) -> None:
     """A forward pre-hook may remove itself while it runs: the call goes on, and later calls do not run it.

@@ -290,9 +290,9 @@ def test_later_modules(backend: Backend, trace: Trace) -> None:
         "module-handle-removes-nothing",
         "module-handle-skips-one-call",
         "module-handle-removes-every-hook",
-        "module-handle-removes-the-oldest",
-        "module-handle-removes-every-hook-of-its-kind",
-        "module-handle-removes-equal-hooks",
+        "global-forward-hook-handle-removes-the-oldest",
+        "global-forward-hook-handle-removes-all",
+        "global-forward-hook-handle-removes-all-equal",
         "backward-and-global-hooks-cannot-remove-themselves",
     ],
 )

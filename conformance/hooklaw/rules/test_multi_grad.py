@@ -431,7 +431,7 @@ def test_return_is_ignored(backend: Backend, trace: Trace) -> None:
     mutants=[
         "multi-grad-handle-of-the-first-tensor",
         "multi-grad-handle-of-the-last-tensor",
-        "multi-grad-handle-removes-the-oldest",
+        "multi-grad-hook-handle-removes-the-oldest",
         "hook-that-ran-is-not-removed",
         "removal-of-multi-grad-hooks-waits-for-the-end-of-the-pass",
         "multi-grad-handle-forgets-the-second-tensor",
@@ -459,12 +459,14 @@ def test_handle(backend: Backend, trace: Trace) -> None:
         passes()
         trace.expect("older", "older", "older")
 
-        handle = backend.register_multi_grad_hook([a, b], trace.saw(mode), mode=mode)
+        hook = trace.saw(mode)
+        handles = [backend.register_multi_grad_hook([a, b], hook, mode=mode) for _ in range(2)]
         passes()
-        trace.expect_in_any_order(*["older", mode] * 3)
-        handle.remove()
-        passes()
-        trace.expect("older", "older", "older")
+        trace.expect_in_any_order(*["older", mode, mode] * 3)
+        for left in (["older", mode], ["older"]):
+            handles.pop().remove()
+            passes()
+            trace.expect_in_any_order(*left * 3)
 
         handle = backend.register_multi_grad_hook([a, b], trace.saw(mode), mode=mode)
         backend.backward(backend.call(forward, a))

@@ -366,7 +366,7 @@ def test_bare_tensor(backend: Backend, trace: Trace) -> None:
     mutants=[
         "remove-does-nothing",
         "hook-that-ran-is-not-removed",
-        "remove-removes-the-oldest-hook",
+        "node-hook-handle-removes-the-oldest",
         "removal-of-node-hooks-waits-for-the-end-of-the-pass",
         "hooks-of-accumulate-grad-not-removed",
     ],

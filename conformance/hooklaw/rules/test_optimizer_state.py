@@ -219,10 +219,10 @@ def test_prepend(backend: Backend, trace: Trace) -> None:
     needs=NEEDS,
     mutants=[
         "state-hook-stays",
-        "state-handle-removes-the-oldest",
-        "state-handle-removes-the-newest",
+        "state-dict-post-hook-handle-removes-the-oldest",
+        "load-pre-hook-handle-removes-the-newest",
         "state-handle-removes-one-of-each-kind",
-        "state-handle-removes-equal-hooks",
+        "load-post-hook-handle-removes-all-equal",
     ],
 )
 def test_handles(backend: Backend, trace: Trace) -> None:
@@ -235,7 +235,7 @@ def test_handles(backend: Backend, trace: Trace) -> None:
         older, twice, newer = (
             lambda *_, label=label: trace.log(label) for label in (f"older {kind}", f"twice {kind}", f"newer {kind}")
         )
-        return [register(optimizer, hook) for hook in (older, twice, twice, newer)][1]
+        return [register(optimizer, hook) for hook in (older, twice, twice, newer)][1:3]
 
     kinds = registrations(backend)
     for removed in range(len(kinds)):
@@ -244,13 +244,14 @@ def test_handles(backend: Backend, trace: Trace) -> None:
         left = [f"{label} {kind}" for kind in range(len(kinds)) for label in ("older", "twice", "twice", "newer")]
         round_trip(backend, optimizer)
         trace.expect_in_any_order(*left)
-        handles[removed].remove()
+        for handle in reversed(handles[removed]):
+            handle.remove()
 
-        round_trip(backend, optimizer)
-        round_trip(backend, optimizer)
+            round_trip(backend, optimizer)
+            round_trip(backend, optimizer)
 
-        left.remove(f"twice {removed}")
-        trace.expect_in_any_order(*left * 2)
+            left.remove(f"twice {removed}")
+            trace.expect_in_any_order(*left * 2)
 
 
 @rule(

@@ -299,7 +299,7 @@ def expect_removes(
     """
     hooks = [lambda *_: trace.log("older"), lambda *_: trace.log("twice"), lambda *_: trace.log("newer")]
     others = [other_kind(lambda *_: trace.log("of the other kind")) for _ in range(4)]
-    older, handle, *newer = (register(hook) for hook in (*hooks[:2], *hooks[1:]))
+    older, twice, handle, newer = (register(hook) for hook in (*hooks[:2], *hooks[1:]))
     of_others = ["of the other kind"] * len(others)
     backend.step(optimizer)
     trace.expect_in_any_order("older", "twice", "twice", "newer", *of_others)
@@ -308,7 +308,10 @@ def expect_removes(
     backend.zero_grad(optimizer)
     backend.step(optimizer)
     trace.expect_in_any_order(*["older", "twice", "newer", *of_others] * 2)
-    for each in (older, *newer, *others):
+    twice.remove()
+    backend.step(optimizer)
+    trace.expect_in_any_order("older", "newer", *of_others)
+    for each in (older, newer, *others):
         each.remove()
 
 
@@ -319,10 +322,10 @@ def expect_removes(
     needs=NEEDS,
     mutants=[
         "global-step-hook-stays",
-        "step-handle-removes-the-oldest",
-        "step-handle-removes-the-newest",
+        "global-step-pre-hook-handle-removes-the-oldest",
+        "global-step-post-hook-handle-removes-the-newest",
         "step-handle-removes-one-of-each-kind",
-        "step-handle-removes-equal-hooks",
+        "global-step-post-hook-handle-removes-all-equal",
         "step-hooks-skipped-without-gradients",
     ],
 )
@@ -341,10 +344,10 @@ def test_global_handles(backend: Backend, trace: Trace) -> None:
     mutants=[
         "step-hook-stays",
         "step-post-hook-stays",
-        "step-handle-removes-the-oldest",
-        "step-handle-removes-the-newest",
+        "step-pre-hook-handle-removes-the-oldest",
+        "step-post-hook-handle-removes-the-newest",
         "step-handle-removes-one-of-each-kind",
-        "step-handle-removes-equal-hooks",
+        "step-post-hook-handle-removes-all-equal",
         "step-hooks-skipped-without-gradients",
     ],
 )

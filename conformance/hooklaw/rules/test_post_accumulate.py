@@ -412,7 +412,7 @@ def test_enable_grad(backend: Backend, trace: Trace) -> None:
     mutants=[
         "remove-does-nothing",
         "hook-that-ran-is-not-removed",
-        "remove-removes-the-oldest-hook",
+        "post-accumulate-hook-handle-removes-the-oldest",
         "removal-of-post-accumulate-hooks-waits-for-the-end-of-the-pass",
     ],
 )

@@ -190,9 +190,9 @@ def test_none_keeps(backend: Backend, trace: Trace) -> None:
     needs=NEEDS,
     mutants=[
         "registration-hook-stays",
-        "registration-handle-removes-the-oldest",
-        "registration-handle-removes-equal-hooks",
-        "registration-handle-removes-the-newest",
+        "parameter-registration-hook-handle-removes-the-oldest",
+        "buffer-registration-hook-handle-removes-all-equal",
+        "module-registration-hook-handle-removes-the-newest",
         "registration-handle-removes-those-of-its-number",
     ],
 )
