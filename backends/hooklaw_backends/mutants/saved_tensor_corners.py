@@ -153,6 +153,19 @@ class PackOfTheSecondSavedTensorDeferred(Mutant):
         super().saved_tensor_register_hooks(saved, *pair)
 
 
+class PackInPlaceOnTheSecondSavedTensorNotDetected(Mutant):
+    """The pack hook registered on the second saved tensor of a Node may change it in place, and gets a copy of it."""
+
+    def raw_saved_tensors(self, node: Any) -> list[Any]:
+        found = super().raw_saved_tensors(node)
+        self.kept = found[1:]
+        return found
+
+    def saved_tensor_register_hooks(self, saved: Any, pack: Hook, unpack: Hook) -> None:
+        given = (lambda tensor: pack(self.clone(self.detach(tensor)))) if self.keeps(saved) else pack
+        super().saved_tensor_register_hooks(saved, given, unpack)
+
+
 class PerTensorHooksOfCustomFunctionsIgnored(Mutant):
     """A pair registered on a saved tensor of a custom Function has no effect."""
 

@@ -265,14 +265,14 @@ def test_only_one_pair(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[SECTION.sentence(11)],
     needs=[*REGISTER, Capability.IN_PLACE],
-    mutants=["pack-in-place-not-detected"],
+    mutants=["pack-in-place-not-detected", "pack-in-place-on-the-second-saved-tensor-not-detected"],
     except_under={"packed": "the saved tensor already has the condition's pair of hooks"},
 )
 def test_in_place_forbidden(backend: Backend, trace: Trace) -> None:
     """If the pack hook of a saved tensor's own pair changes its input in place, be it leaf or not, this is an error."""
     for operation in (lambda x: x * x, lambda x: backend.exp(x) * backend.exp(x), backend.exp):
         y = backend.call(operation, backend.tensor([1.0], requires_grad=True))
-        saved = backend.raw_saved_tensors(backend.grad_fn(y))[0]
-
-        with trace.raises(ErrorKind.PACK_IN_PLACE):
-            backend.saved_tensor_register_hooks(saved, lambda t: backend.mul_(t, 2.0), lambda packed: packed)
+        saved = backend.raw_saved_tensors(backend.grad_fn(y))
+        for each in (saved[0], *saved[1:]):
+            with trace.raises(ErrorKind.PACK_IN_PLACE):
+                backend.saved_tensor_register_hooks(each, lambda t: backend.mul_(t, 2.0), lambda packed: packed)
