@@ -1,13 +1,11 @@
 """Mutants whose handles do not work."""
 
 import weakref
-from collections.abc import Callable
-from functools import wraps
 from typing import Any
 
 from hooklaw_backends.mutants import verbs
 from hooklaw_backends.mutants.base import Hook, Mutant, fresh, overriding
-from hooklaw_backends.mutants.shared import Handle, PutsOff, handle_of
+from hooklaw_backends.mutants.shared import Handle, PutsOff
 
 
 @overriding(*verbs.IN_BACKWARD)
@@ -202,68 +200,5 @@ def third_remove_raises(self: Mutant, old: Hook, tensor: Any, hook: Hook) -> Any
         if len(removed) > 2:  # noqa: PLR2004
             raise RuntimeError("the hook was removed before")
         handle.remove()
-
-    return Handle(remove)
-
-
-class _KnowsHooks(Mutant):
-    """A mutant that knows the handles of all hooks by their verbs and owners, and does not keep the owners alive."""
-
-    known = fresh(list[tuple[str, set[int], Any]])
-
-    def noted(self, verb: str, owner: Any, handle: Any) -> set[int]:
-        """Note a handle, and return the ids of its owners."""
-        owners = {*map(id, owner if isinstance(owner, tuple | list) else [owner])}
-        self.known.append((verb, owners, handle))
-        return owners
-
-
-def _removing_other_kinds(*of: str) -> Callable[[Hook], type[Mutant]]:
-    """Make a mutant whose handles of these verbs remove the hooks of others of them on the same owner, too."""
-
-    def make(said: Hook) -> type[Mutant]:
-        def register(self: _KnowsHooks, old: Hook, owner: Any, hook: Hook, **how: Any) -> Handle:
-            handle = old(owner, hook, **how)
-            owners = self.noted(old.__name__, owner, handle)
-            others = [handle]
-
-            def remove() -> None:
-                others.extend(
-                    other for verb, its, other in self.known if verb != old.__name__ and not its.isdisjoint(owners)
-                )
-                handle_of(others).remove()
-
-            return Handle(remove)
-
-        return overriding(*of, base=_KnowsHooks)(wraps(said)(register))
-
-    return make
-
-
-@_removing_other_kinds(*verbs.IN_BACKWARD[:2], "register_multi_grad_hook")
-def handle_on_a_tensor_removes_its_hooks_of_other_kinds(*_: Any) -> None:
-    """The handle of a hook on a tensor removes the hooks of other kinds on the tensor, too."""
-
-
-@_removing_other_kinds(*verbs.NODE)
-def handle_on_a_node_removes_its_hooks_of_other_kinds(*_: Any) -> None:
-    """The handle of a Node hook or pre-hook removes those of the other kind of the Node, too."""
-
-
-@overriding(*verbs.IN_BACKWARD, base=_KnowsHooks)
-def handle_removes_the_first_hook_of_other_owners(self: _KnowsHooks, old: Hook, owner: Any, hook: Hook) -> Handle:
-    """The handle of the first hook of a kind on a tensor or Node removes the first on all others, too."""
-    before, handle = [*self.known], old(owner, hook)
-    owners = self.noted(old.__name__, owner, handle)
-    if any(verb == old.__name__ and its == owners for verb, its, _ in before):
-        return handle
-
-    def remove() -> None:
-        seen: list[set[int]] = [owners]
-        handle.remove()
-        for verb, its, other in self.known:
-            if verb == old.__name__ and its not in seen:
-                seen.append(its)
-                other.remove()
 
     return Handle(remove)

@@ -6,6 +6,7 @@ What a second remove does is tried with tensor hooks alone: no page speaks of it
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+from hooklaw_backends.mutants import verbs
 from hooklaw_backends.mutants.base import Hook, Mutant, overriding
 from hooklaw_backends.mutants.in_situations import named, owner_of
 from hooklaw_backends.mutants.kinds import KINDS, Kind
@@ -14,9 +15,9 @@ from hooklaw_backends.mutants.situations import ANY, EITHER, PLACES, Grouping, R
 
 
 class Kept(NamedTuple):
-    """A hook that is registered, and the backend's own handle of it."""
+    """A hook that is registered, by its identity, since it may be freed, and the backend's own handle of it."""
 
-    hook: Hook
+    hook: int
     handle: Any
 
 
@@ -94,7 +95,7 @@ def made(kind: Kind, situation: Situation, wrong: Wrong) -> type[Mutant]:
             return hook(*arguments, **named)
 
         run.__dict__.update(getattr(hook, "__dict__", {}))  # the mark of an unserializable hook, say
-        own, group = Kept(hook, old(*where, run, **options)), self.group_of(kind.verbs[0], owner_of(where), {})
+        own, group = Kept(id(hook), old(*where, run, **options)), self.group_of(kind.verbs[0], owner_of(where), {})
         group.append(own)
         removed: list[None] = []
 
@@ -109,6 +110,44 @@ def made(kind: Kind, situation: Situation, wrong: Wrong) -> type[Mutant]:
         return _Handle(own.handle, remove)
 
     return overriding(*kind.verbs, base=Grouping)(register)
+
+
+def _removing_others(kind: Kind, *, of_owner: bool) -> type[Mutant]:
+    """Return a mutant whose handles of a kind remove the hooks of other kinds on the owner, or on other owners, too."""
+
+    def noting(verb: str) -> Hook:
+        def register(self: Any, old: Hook, *given: Any, **options: Any) -> Any:
+            *where, hook = given
+            own, group = Kept(id(hook), old(*given, **options)), self.group_of(verb, owner_of(where), {})
+            group.append(own)
+
+            def remove() -> None:
+                its = next(key for key, (_, other) in self.groups.items() if other is group)
+                own.handle.remove()
+                for key, (_, other) in self.groups.items():
+                    for each in other if key != its and key[of_owner] == its[of_owner] else ():
+                        each.handle.remove()
+
+            is_another = verb not in kind.verbs or (kind.mode and options.get("mode", "all") != kind.mode)
+            return own.handle if is_another else _Handle(own.handle, remove)
+
+        return register
+
+    made = Grouping
+    for verb in next(family for family in FAMILIES if kind.verbs[0] in family):
+        made = overriding(verb, base=made)(noting(verb))
+    return made
+
+
+FAMILIES = (
+    (*verbs.IN_BACKWARD, "register_multi_grad_hook"),
+    (*verbs.ON_ONE_MODULE, "register_backward_hook"),
+    (*verbs.ON_ALL_MODULES, "register_module_backward_hook"),
+    *zip(verbs.STEP_PRE, verbs.STEP_POST, strict=True),
+    verbs.STATE,
+    verbs.REGISTRATION,
+)
+"""The verbs that register hooks of different kinds on the same owner."""
 
 
 def _now(mutant: Grouping, its: Registration) -> Registration:
@@ -136,6 +175,11 @@ INSTEAD: dict[str, tuple[str, Wrong]] = {
     ),
 }
 """Faults that are tried plainly: whoever looks for the hook in a wrong way does so everywhere."""
+OF_OTHERS = {
+    "of-other-kinds": "the hooks of other kinds on its owner",
+    "of-other-owners": "those of its kind on other owners",
+}
+ON_ALL = ("register_module_", "register_optimizer_")
 ALWAYS = Situation("", "", lambda *_: True)
 AGAIN: dict[str, tuple[str, Wrong]] = {
     "not-removed-again": ("the second remove of a handle of {} raises", _raises_again),
@@ -175,6 +219,11 @@ def _all() -> Iterator[tuple[str, str, tuple[str, ...], type[Mutant]]]:
                 yield f"{of}-{fault}-{situation.name}", said, chapters, made(kind, situation, wrong)
         for fault, (words, wrong) in INSTEAD.items():
             yield f"{of}-handle-{fault}", words.format(kind.words), chapters, made(kind, ALWAYS, wrong)
+        for fault, words in OF_OTHERS.items():
+            if fault == "of-other-kinds" or not kind.verbs[0].startswith(ON_ALL):
+                said = f"the handle of {kind.words} removes {words}, too"
+                made_so = _removing_others(kind, of_owner=fault == "of-other-kinds")
+                yield f"{of}-handle-removes-those-{fault}", said, chapters, made_so
 
 
 vars().update(named(*each) for each in _all())

@@ -6,7 +6,7 @@ from typing import Any
 
 from hooklaw_backends.mutants import verbs
 from hooklaw_backends.mutants.base import Hook, Mutant, fresh, overriding
-from hooklaw_backends.mutants.shared import Handle, KeepsHandles, once, without_result
+from hooklaw_backends.mutants.shared import Handle, once, without_result
 
 
 class _InCall(Mutant):
@@ -53,15 +53,21 @@ def handles_made_in_a_call_remove_nothing(self: _InCall, old: Hook, tensor: Any,
     return Handle() if self.takes(tensor) else handle
 
 
-class _InCallWithHandles(_InCall, KeepsHandles):
-    """A mutant that knows the running function, and keeps handles."""
+class _InCallWithHandles(_InCall):
+    """A mutant that knows the running function, and keeps the handles of each call."""
+
+    handles = fresh(dict[int, list[Any]])
 
 
 @overriding("register_hook", base=_InCallWithHandles)
 def handles_made_in_a_call_remove_the_oldest(self: _InCallWithHandles, old: Hook, tensor: Any, hook: Hook) -> Any:
     """The handle of a hook that a function registers on its argument removes the first of those hooks."""
     handle = old(tensor, hook)
-    return self.removing_the_oldest(len(self.calls), handle) if self.takes(tensor) else handle
+    if not self.takes(tensor):
+        return handle
+    its = self.handles.setdefault(len(self.calls), [])
+    its.append(handle)
+    return Handle(lambda: its.pop(0).remove())
 
 
 @overriding("register_hook", base=_InCall)

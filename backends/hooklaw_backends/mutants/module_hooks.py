@@ -9,7 +9,7 @@ from weakref import WeakKeyDictionary
 
 from hooklaw_backends.mutants import verbs
 from hooklaw_backends.mutants.base import Hook, Mutant, altering, calling, fresh, overriding, with_options
-from hooklaw_backends.mutants.shared import CallsTheRest, Deferring, Handle, KeepsHandles, handle_of, inputs_to
+from hooklaw_backends.mutants.shared import CallsTheRest, Deferring, Handle, handle_of, inputs_to
 
 
 @overriding(*verbs.ON_ONE_MODULE)
@@ -71,12 +71,6 @@ def module_handle_removes_nothing(self: Mutant, old: Hook, *given: Any, **option
     """The handle of a module hook does not remove the hook."""
     old(*given, **options)
     return Handle()
-
-
-@overriding(*verbs.MODULE, base=KeepsHandles)
-def module_handle_removes_every_hook(self: KeepsHandles, old: Hook, *given: Any, **options: bool) -> Any:
-    """The handle of a module hook removes every hook, of every kind, of the module or of all modules."""
-    return self.removing_all(given[:-1], old(*given, **options))
 
 
 class ThirdForwardPreHookGetsWhatTheFirstReturned(Mutant):

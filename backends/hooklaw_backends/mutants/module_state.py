@@ -7,7 +7,7 @@ from typing import Any
 
 from hooklaw_backends.mutants import verbs
 from hooklaw_backends.mutants.base import Hook, Mutant, altering, calling, fresh, overriding
-from hooklaw_backends.mutants.shared import Handle, KeepsHandles, KnowsReplacements, handle_of, without_result
+from hooklaw_backends.mutants.shared import Handle, KnowsReplacements, handle_of, without_result
 
 
 @calling(*verbs.REGISTRATION)
@@ -35,12 +35,6 @@ def none_of_a_registration_hook_is_a_replacement(self: Mutant, hook: Hook, modul
     if result is not None:
         return result
     return self.zeros_like(value) if self.is_tensor(value) else self.module({}, lambda _module, x: x)
-
-
-@overriding(*verbs.REGISTRATION, base=KeepsHandles)
-def registration_handle_removes_those_of_its_number(self: KeepsHandles, old: Hook, hook: Hook) -> Any:
-    """The handle of a registration hook removes the hooks of the other kinds that have its number, too."""
-    return self.removing_one_of_each_kind(old, None, old(hook))
 
 
 @calling(*verbs.REGISTRATION, base=KnowsReplacements)

@@ -8,7 +8,7 @@ from typing import Any
 
 from hooklaw_backends.mutants import verbs
 from hooklaw_backends.mutants.base import Hook, Mutant, calling, overriding
-from hooklaw_backends.mutants.shared import Handle, KeepsHandles, without_result
+from hooklaw_backends.mutants.shared import Handle, without_result
 
 
 @overriding(*verbs.STATE)
@@ -16,14 +16,6 @@ def state_hook_stays(self: Mutant, old: Hook, *given: Any, **options: bool) -> A
     """The handle of a hook around saving or loading a state does not remove the hook."""
     old(*given, **options)
     return Handle()
-
-
-@overriding(*verbs.STATE, base=KeepsHandles)
-def state_handle_removes_one_of_each_kind(
-    self: KeepsHandles, old: Hook, owner: Any, hook: Hook, **options: bool
-) -> Any:
-    """The handle of a state_dict or load_state_dict hook also removes those of other kinds with the same number."""
-    return self.removing_one_of_each_kind(old, owner, old(owner, hook, **options))
 
 
 @overriding("register_load_state_dict_pre_hook", *verbs.STATE_POST)

@@ -6,7 +6,7 @@ from typing import Any
 
 from hooklaw_backends.mutants import verbs
 from hooklaw_backends.mutants.base import Hook, Mutant, altering, calling, fresh, overriding
-from hooklaw_backends.mutants.shared import Handle, KeepsHandles, move_to_front, without_result
+from hooklaw_backends.mutants.shared import Handle, move_to_front, without_result
 
 
 class StepHooksChangePlaces(Mutant):
@@ -90,12 +90,6 @@ def step_hook_stays(self: Mutant, old: Hook, optimizer: Any, hook: Hook) -> Any:
     """The handle of a step pre-hook does not remove the hook."""
     old(optimizer, hook)
     return Handle()
-
-
-@overriding(*verbs.STEP_PRE, *verbs.STEP_POST, base=KeepsHandles)
-def step_handle_removes_one_of_each_kind(self: KeepsHandles, old: Hook, *given: Any) -> Any:
-    """The handle of a step hook also removes the hook of the other kind that has the same number."""
-    return self.removing_one_of_each_kind(old, given[:-1], old(*given))
 
 
 @overriding("register_step_pre_hook")

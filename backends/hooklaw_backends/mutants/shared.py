@@ -84,31 +84,6 @@ def handle_of(handles: Sequence[Any]) -> Handle:
     return Handle(lambda: [handle.remove() for handle in handles])
 
 
-class KeepsHandles(Mutant):
-    """A mutant that keeps the handles of hooks, by verb and place."""
-
-    handles = fresh(dict[Any, list[Any]])
-
-    def removing_the_oldest(self, place: Any, handle: Any) -> Handle:
-        """Keep a handle of a place; return one that removes the oldest of the place."""
-        handles = self.handles.setdefault(place, [])
-        handles.append(handle)
-        return Handle(lambda: handles.pop(0).remove())
-
-    def removing_one_of_each_kind(self, kind: Any, owner: Any, handle: Any) -> Handle:
-        """Keep a handle of a kind and an owner; return one that removes that of each kind with the same number."""
-        handles = self.handles.setdefault(owner, [])
-        nr = sum(other == kind for other, _, _ in handles)
-        handles.append((kind, nr, handle))
-        return Handle(lambda: [each.remove() for _, other, each in handles if other == nr])
-
-    def removing_all(self, place: Any, handle: Any) -> Handle:
-        """Keep a handle of a place; return one that removes all of the place."""
-        handles = self.handles.setdefault(place, [])
-        handles.append(handle)
-        return Handle(lambda: [each.remove() for each in handles])
-
-
 class CountsNoGrad(Mutant):
     """A mutant that knows how many no_grad contexts are open."""
 

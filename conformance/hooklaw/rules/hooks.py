@@ -4,7 +4,7 @@ A leaf of 1 and 2 is doubled, by a module if the hook is a module's, then multip
 after that, 3 in between, and 6 for the leaf; a hook that may replace it makes it tenfold.
 """
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
 
@@ -178,6 +178,30 @@ def zeros(backend: Backend) -> Any:
 def doubling(backend: Backend) -> Any:
     """Make the module."""
     return backend.module({}, lambda _, x: x * 2)
+
+
+def removed_alone(
+    trace: Trace, places: Mapping[str, Callable[[Any], Any]], run: Callable[[], Any], *, module: Any = None
+) -> None:
+    """Expect the handle of each of two hooks in each place, which are one function, to remove this one and no other.
+
+    Which is removed first makes no difference: the places are emptied in order and in reverse. A hook on all modules
+    counts for one `module`, since a compiler has modules of its own.
+    """
+
+    def hook_of(label: str) -> Callable[..., Any]:
+        return lambda of=None, *_: trace.log(label) if module is None or of is module else None
+
+    hooks = {label: hook_of(label) for label in places}
+    for labels in ([*places], [*places][::-1]):
+        handles = {label: [places[label](hooks[label]) for _ in range(2)] for label in places}
+        left = [label for label in places for _ in range(2)]
+        for label in labels:
+            for handle in handles[label][::-1]:
+                handle.remove()
+                left.remove(label)
+                run()
+                trace.expect_in_any_order(*left)
 
 
 def here(register: Callable[[], Any]) -> None:

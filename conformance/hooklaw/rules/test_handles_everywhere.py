@@ -28,6 +28,7 @@ from hooklaw.rules.hooks import (
     hooked,
     hooked_module,
     leaf,
+    removed_alone,
 )
 from hooklaw.rules.passes import EVERYWHERE, whenever
 
@@ -97,8 +98,8 @@ def removed_everywhere(backend: Backend, trace: Trace, *kinds: Kind) -> None:
             removed_in(backend, trace, kind, place)
 
 
-def of_each_kind(backend: Backend, trace: Trace, owner: str) -> tuple[dict[str, Any], Use]:
-    """Register a hook of each kind in a graph, and give their handles by label, and what runs the hooks."""
+def of_each_kind(backend: Backend, owner: str) -> tuple[dict[str, Callable[[Any], Any]], Use]:
+    """Make a graph; return what registers a hook of each kind in it, by label, and what runs the hooks."""
     x = leaf(backend)
     y = backend.call(lambda x: x * 2, x)
     z = backend.call(lambda y: y * 3, y)
@@ -112,20 +113,29 @@ def of_each_kind(backend: Backend, trace: Trace, owner: str) -> tuple[dict[str, 
         partial(backend.register_multi_grad_hook, [y, z]),
         partial(backend.register_multi_grad_hook, [y, z], mode="any"),
     )
-    labels = [f"{kind}, {owner}" for kind in KINDS]
-    handles = {label: register(trace.saw(label)) for label, register in zip(labels, kinds, strict=True)}
-    return handles, partial(backend.backward, root)
+    places = {f"{kind}, {owner}": register for kind, register in zip(KINDS, kinds, strict=True)}
+    return places, partial(backend.backward, root, retain_graph=True)
 
 
-def removed_among_others(backend: Backend, trace: Trace) -> None:
-    """Expect the handle of a hook of each kind to leave those of other kinds, and of its kind in another graph."""
-    for kind in KINDS:
-        (handles, use), (of_others, use_others) = (of_each_kind(backend, trace, owner) for owner in OWNERS)
-        removed = f"{kind}, {OWNERS[0]}"
-        handles[removed].remove()
-        use()
-        use_others()
-        trace.expect_in_any_order(*(label for label in (*handles, *of_others) if label != removed))
+def of_each_kind_of_module(backend: Backend, owner: str) -> tuple[dict[str, Callable[[Any], Any]], Use]:
+    """Make a module; return what registers a hook of each kind on it, by label, and what runs the hooks."""
+    module = doubling(backend)
+    kinds = {
+        "forward pre-hook": backend.register_forward_pre_hook,
+        "forward hook": backend.register_forward_hook,
+        "backward pre-hook": backend.register_full_backward_pre_hook,
+        "backward hook": backend.register_full_backward_hook,
+    }
+    places = {f"{kind}, {owner}": partial(register, module) for kind, register in kinds.items()}
+    return places, lambda: backend.backward(backend.call(lambda x: backend.sum(module(x)), leaf(backend)))
+
+
+def removed_among_others(
+    backend: Backend, trace: Trace, made: Callable[[Backend, str], tuple[dict[str, Callable[[Any], Any]], Use]]
+) -> None:
+    """Expect the handle of a hook of each kind to leave those of other kinds, and of its kind on another owner."""
+    (places, use), (of_others, use_others) = (made(backend, owner) for owner in OWNERS)
+    removed_alone(trace, places | of_others, lambda: [use(), use_others()])
 
 
 @rule(
@@ -166,15 +176,16 @@ def test_tensor(backend: Backend, trace: Trace) -> None:
         "node-hook-removed-with-the-one-after-another-thread",
         "multi-grad-hook-stays-in-a-module",
         "any-grad-hook-stays-that-has-not-run",
-        "handle-on-a-tensor-removes-its-hooks-of-other-kinds",
-        "handle-on-a-node-removes-its-hooks-of-other-kinds",
-        "handle-removes-the-first-hook-of-other-owners",
+        "post-accumulate-hook-handle-removes-those-of-other-kinds",
+        "node-pre-hook-handle-removes-those-of-other-kinds",
+        "node-hook-handle-removes-those-of-other-owners",
+        "node-hook-handle-removes-all-equal",
     ],
 )
 def test_node(backend: Backend, trace: Trace) -> None:
     """The handle of a hook on a leaf, Node or several tensors removes this hook, no other, wherever it is removed."""
     removed_everywhere(backend, trace, POST_ACCUMULATE, NODE_PRE, NODE, MULTI_GRAD, MULTI_GRAD_ANY)
-    removed_among_others(backend, trace)
+    removed_among_others(backend, trace, of_each_kind)
 
 
 @rule(
@@ -187,11 +198,14 @@ def test_node(backend: Backend, trace: Trace) -> None:
         "forward-hook-removed-with-the-one-before-in-a-pass",
         "backward-pre-hook-removed-with-the-one-after-another-thread",
         "backward-hook-stays-in-a-module",
+        "backward-pre-hook-handle-removes-those-of-other-kinds",
+        "forward-hook-handle-removes-those-of-other-owners",
     ],
 )
 def test_module(backend: Backend, trace: Trace) -> None:
     """The handle of a module's hook removes this hook, and no other, wherever it is removed."""
     removed_everywhere(backend, trace, FORWARD_PRE, FORWARD, BACKWARD_PRE, BACKWARD)
+    removed_among_others(backend, trace, of_each_kind_of_module)
 
 
 @rule(
@@ -209,11 +223,25 @@ def test_module(backend: Backend, trace: Trace) -> None:
         "global-forward-hook-removed-with-the-one-before-in-a-pass",
         "global-backward-pre-hook-removed-with-the-one-after-another-thread",
         "global-backward-hook-stays-that-has-not-run",
+        "global-backward-hook-handle-removes-those-of-other-kinds",
     ],
 )
 def test_all_modules(backend: Backend, trace: Trace) -> None:
     """The handle of a hook on all modules removes this hook, and no other, wherever it is removed."""
     removed_everywhere(backend, trace, GLOBAL_FORWARD_PRE, GLOBAL_FORWARD, GLOBAL_BACKWARD_PRE, GLOBAL_BACKWARD)
+    module = doubling(backend)
+    places = {
+        "forward pre-hook": backend.register_module_forward_pre_hook,
+        "forward hook": backend.register_module_forward_hook,
+        "backward pre-hook": backend.register_module_full_backward_pre_hook,
+        "backward hook": backend.register_module_full_backward_hook,
+    }
+    removed_alone(
+        trace,
+        places,
+        lambda: backend.backward(backend.call(lambda x: backend.sum(module(x)), leaf(backend))),
+        module=module,
+    )
 
 
 @rule(

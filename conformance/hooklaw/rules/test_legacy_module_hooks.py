@@ -1,11 +1,13 @@
 """Legacy backward hooks of a module (register_backward_hook), on the last Node of its forward."""
 
 from collections.abc import Callable
+from functools import partial
 from itertools import product
 from typing import Any
 from warnings import catch_warnings
 
 from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, observed, rule
+from hooklaw.rules.hooks import removed_alone
 
 HOOK = docstring("torch.nn.Module.register_backward_hook")
 GLOBAL = docstring("torch.nn.modules.module.register_module_backward_hook")
@@ -285,6 +287,7 @@ def test_global(backend: Backend, trace: Trace) -> None:
         "legacy-module-hook-runs-once",
         "legacy-backward-hook-handle-removes-the-oldest",
         "global-legacy-backward-hook-handle-removes-all-equal",
+        "legacy-backward-hook-handle-removes-those-of-other-kinds",
     ],
 )
 def test_remove(backend: Backend, trace: Trace) -> None:
@@ -292,21 +295,20 @@ def test_remove(backend: Backend, trace: Trace) -> None:
 
     The handle removes no other hook, not even the same function if it is registered once more.
     """
-    for register in (backend.register_backward_hook, lambda _, hook: backend.register_module_backward_hook(hook)):
-        module, hooks = backend.module({}, lambda _module, x: backend.exp(x)), [trace.saw("older"), trace.saw("twice")]
-        older, handle, newer = (register(module, hook) for hook in (*hooks, hooks[1]))
-        for _ in range(2):
-            backend.backward(backend.sum(called(backend, module, leaf(backend))))
-        trace.expect_in_any_order(*["older", "twice", "twice"] * 2)
-        handle.remove()
-        for _ in range(2):
-            backend.backward(backend.sum(called(backend, module, leaf(backend))))
-
-        trace.expect_in_any_order(*["older", "twice"] * 2)
-        for other in (older, newer):
-            other.remove()
-        backend.backward(backend.sum(called(backend, module, leaf(backend))))
-        trace.expect()
+    modules = [backend.module({}, lambda _module, x: backend.exp(x)) for _ in range(2)]
+    of_one = {
+        f"{kind} of {nr}": partial(register, module)
+        for nr, module in enumerate(modules)
+        for kind, register in (("legacy", backend.register_backward_hook), ("forward", backend.register_forward_hook))
+    }
+    of_all = {"legacy": backend.register_module_backward_hook, "forward": backend.register_module_forward_hook}
+    for places, only in ((of_one, None), (of_all, modules[0])):
+        removed_alone(
+            trace,
+            places,
+            lambda: [backend.backward(backend.sum(called(backend, each, leaf(backend)))) for each in modules],
+            module=only,
+        )
 
 
 @rule(

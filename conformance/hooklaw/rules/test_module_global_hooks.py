@@ -289,7 +289,7 @@ def test_later_modules(backend: Backend, trace: Trace) -> None:
     mutants=[
         "module-handle-removes-nothing",
         "module-handle-skips-one-call",
-        "module-handle-removes-every-hook",
+        "global-forward-hook-handle-removes-those-of-other-kinds",
         "global-forward-hook-handle-removes-the-oldest",
         "global-forward-hook-handle-removes-all",
         "global-forward-hook-handle-removes-all-equal",

@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any
 
 from hooklaw import Backend, Capability, Level, Trace, docstring, rule
-from hooklaw.rules.hooks import fail_once
+from hooklaw.rules.hooks import fail_once, removed_alone
 
 PRE = docstring("torch.optim.Optimizer.register_state_dict_pre_hook")
 POST = docstring("torch.optim.Optimizer.register_state_dict_post_hook")
@@ -221,7 +221,8 @@ def test_prepend(backend: Backend, trace: Trace) -> None:
         "state-hook-stays",
         "state-dict-post-hook-handle-removes-the-oldest",
         "load-pre-hook-handle-removes-the-newest",
-        "state-handle-removes-one-of-each-kind",
+        "state-dict-pre-hook-handle-removes-those-of-other-kinds",
+        "load-pre-hook-handle-removes-those-of-other-owners",
         "load-post-hook-handle-removes-all-equal",
     ],
 )
@@ -230,28 +231,13 @@ def test_handles(backend: Backend, trace: Trace) -> None:
 
     If the same function is registered once more, that is another hook.
     """
-
-    def register_four(register: Callable[..., Any], optimizer: Any, kind: int) -> Any:
-        older, twice, newer = (
-            lambda *_, label=label: trace.log(label) for label in (f"older {kind}", f"twice {kind}", f"newer {kind}")
-        )
-        return [register(optimizer, hook) for hook in (older, twice, twice, newer)][1:3]
-
-    kinds = registrations(backend)
-    for removed in range(len(kinds)):
-        optimizer = optimizer_of(backend)
-        handles = [register_four(register, optimizer, kind) for kind, register in enumerate(kinds)]
-        left = [f"{label} {kind}" for kind in range(len(kinds)) for label in ("older", "twice", "twice", "newer")]
-        round_trip(backend, optimizer)
-        trace.expect_in_any_order(*left)
-        for handle in reversed(handles[removed]):
-            handle.remove()
-
-            round_trip(backend, optimizer)
-            round_trip(backend, optimizer)
-
-            left.remove(f"twice {removed}")
-            trace.expect_in_any_order(*left * 2)
+    optimizers = [optimizer_of(backend) for _ in range(2)]
+    places = {
+        f"{kind} of {owner}": partial(register, optimizer)
+        for owner, optimizer in enumerate(optimizers)
+        for kind, register in enumerate(registrations(backend))
+    }
+    removed_alone(trace, places, lambda: [round_trip(backend, optimizer) for optimizer in optimizers])
 
 
 @rule(

@@ -193,7 +193,7 @@ def test_none_keeps(backend: Backend, trace: Trace) -> None:
         "parameter-registration-hook-handle-removes-the-oldest",
         "buffer-registration-hook-handle-removes-all-equal",
         "module-registration-hook-handle-removes-the-newest",
-        "registration-handle-removes-those-of-its-number",
+        "parameter-registration-hook-handle-removes-those-of-other-kinds",
     ],
 )
 def test_handle(backend: Backend, trace: Trace) -> None:

@@ -1,9 +1,11 @@
 """State dict hooks of modules, around state_dict and load_state_dict."""
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, observed, rule
-from hooklaw.rules.hooks import NUMBERS, OTHERS
+from hooklaw.rules.hooks import NUMBERS, OTHERS, removed_alone
 
 PRE = docstring("torch.nn.Module.register_state_dict_pre_hook")
 POST = docstring("torch.nn.Module.register_state_dict_post_hook")
@@ -189,6 +191,22 @@ def test_children_first(backend: Backend, trace: Trace) -> None:
         trace.expect_before(f"hook of {child!r}", f"hook of {parent!r}")
 
 
+def expect_removes(backend: Backend, trace: Trace, *kinds: Callable[..., Any]) -> None:
+    """Expect the handles of hooks of some kinds, on two modules, to remove their own hook alone."""
+
+    def round_trips():
+        for owner in owners:
+            backend.load_state_dict(owner, backend.state_dict(owner))
+
+    owners = [weighted(backend) for _ in range(2)]
+    places = {
+        f"{kind} of {nr}": partial(register, owner)
+        for nr, owner in enumerate(owners)
+        for kind, register in enumerate(kinds)
+    }
+    removed_alone(trace, places, round_trips)
+
+
 @rule(
     "state-dict.handles",
     level=Level.SHOULD,
@@ -206,22 +224,12 @@ def test_handles(backend: Backend, trace: Trace) -> None:
 
     If the same function is registered once more, that is another hook.
     """
-    for register in (
+    kinds = (
         backend.register_state_dict_pre_hook,
         backend.register_state_dict_post_hook,
         backend.register_load_state_dict_pre_hook,
-    ):
-        owner, hooks = weighted(backend), [lambda *_: trace.log("older"), lambda *_: trace.log("twice")]
-        _, *handles = (register(owner, hook) for hook in (*hooks, hooks[1]))
-        backend.load_state_dict(owner, backend.state_dict(owner))
-        trace.expect_in_any_order("older", "twice", "twice")
-        for left in (["older", "twice"], ["older"]):
-            handles.pop().remove()
-
-            for _ in range(2):
-                backend.load_state_dict(owner, backend.state_dict(owner))
-
-            trace.expect_in_any_order(*left * 2)
+    )
+    expect_removes(backend, trace, *kinds)
 
 
 @rule(
@@ -404,17 +412,7 @@ def test_load_post_hook_handle(backend: Backend, trace: Trace) -> None:
 
     If the same function is registered once more, that is another hook.
     """
-    owner, hooks = weighted(backend), [lambda *_: trace.log("older"), lambda *_: trace.log("twice")]
-    _, *handles = (backend.register_load_state_dict_post_hook(owner, hook) for hook in (*hooks, hooks[1]))
-    backend.load_state_dict(owner, backend.state_dict(owner))
-    trace.expect_in_any_order("older", "twice", "twice")
-    for left in (["older", "twice"], ["older"]):
-        handles.pop().remove()
-
-        for _ in range(2):
-            backend.load_state_dict(owner, backend.state_dict(owner))
-
-        trace.expect_in_any_order(*left * 2)
+    expect_removes(backend, trace, backend.register_load_state_dict_post_hook, backend.register_state_dict_pre_hook)
 
 
 @rule(
