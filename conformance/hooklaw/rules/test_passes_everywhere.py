@@ -218,3 +218,53 @@ def test_errors(backend: Backend, trace: Trace) -> None:
             for label, run in passes_of(backend, [root, root], [unused, x]).items():
                 if label.startswith("autograd.grad"):
                     refused(trace, ErrorKind.UNUSED_INPUT, place, lambda run=run, how=how: run(**how), times=1)
+
+
+@rule(
+    "backward.inputs.nonleaf.every-place",
+    level=Level.MUST,
+    sources=[METHOD.sentence(14, 17, 19), BACKWARD.sentence(18, 21, 23)],
+    needs=[*EVERYWHERE, Capability.RETAIN_GRAPH, Capability.BACKWARD_CREATE_GRAPH, Capability.BACKWARD_INPUTS],
+    mutants=[
+        "non-leaf-inputs-lost-in-no-grad",
+        "non-leaf-inputs-lost-in-another-thread",
+        "non-leaf-inputs-lost-in-a-pass",
+        "non-leaf-inputs-lost-by-create-graph",
+    ],
+)
+def test_non_leaf_inputs(backend: Backend, trace: Trace) -> None:
+    """A backward accumulates gradients into a non-leaf among its inputs no matter what is under way when it runs.
+
+    Whether it retains or creates a graph, too.
+    """
+    for label, place in whenever(backend).items():
+        for how in ({}, {"retain_graph": True}, {"create_graph": True}):
+            y = backend.call(lambda x: x * 2, leaf(backend))
+            root = backend.call(lambda y: backend.sum(y * 3), y)
+            with catch_warnings(action="ignore"):  # torch warns of the cycle of create_graph
+                place(lambda y=y, root=root, how=how: backend.backward(root, inputs=[y], **how))
+            trace.expect_value(f"y.grad, {label}, {how}", [3.0, 3.0], backend.grad_of(y))
+
+
+@rule(
+    "backward.inputs.nonleaf.views",
+    level=Level.MUST,
+    sources=[METHOD.sentence(19), BACKWARD.sentence(23)],
+    needs=[Capability.BACKWARD_INPUTS, Capability.VIEWS, Capability.MULTI_OUTPUT],
+    mutants=["views-among-backward-inputs-lost", "later-outputs-among-backward-inputs-lost"],
+)
+def test_views_as_inputs(backend: Backend, trace: Trace) -> None:
+    """A backward accumulates gradients into a view among its inputs, and into each output of an operation.
+
+    Of a leaf and of a result.
+    """
+    for make in (lambda x: x, lambda x: x * 5):
+        view = backend.call(lambda x, make=make: backend.view(make(x), 2, 1), leaf(backend))
+        backend.backward(backend.call(lambda view: backend.sum(view * 3), view), inputs=[view])
+        trace.expect_value("gradient of a view", [[3.0], [3.0]], backend.grad_of(view))
+
+        for asked, expected in (([0, 1], [[3.0], [7.0]]), ([1, 0], [[3.0], [7.0]]), ([1], [None, [7.0]])):
+            outputs = backend.call(lambda x, make=make: backend.split(make(x), 1), leaf(backend))
+            root = backend.call(lambda first, second: backend.sum(first * 3 + second * 7), *outputs)
+            backend.backward(root, inputs=[outputs[nr] for nr in asked])
+            trace.expect_value(f"gradients of outputs {asked}", expected, [*map(backend.grad_of, outputs)])

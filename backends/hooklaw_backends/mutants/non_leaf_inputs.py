@@ -1,0 +1,62 @@
+"""Mutants whose backward loses the gradient of some of the non-leaves among its inputs."""
+
+from collections.abc import Mapping
+from functools import wraps
+from typing import Any
+
+from hooklaw_backends.mutants.base import Hook, Mutant, overriding
+from hooklaw_backends.mutants.passes import Inputs
+from hooklaw_backends.mutants.situations import Acting, Knowing
+
+
+def losing(step: Hook) -> type[Mutant]:
+    """Make a mutant whose backward leaves the .grad of a non-leaf input if ``(self, tensor, options)`` says so."""
+
+    @wraps(step)
+    def backward(self: Mutant, old: Hook, *given: Any, inputs: Inputs = None, **how: Any) -> None:
+        lost = [
+            (tensor, self.grad_of(tensor))
+            for tensor in inputs or ()
+            if self.is_tensor(tensor) and not self.is_leaf(tensor) and step(self, tensor, how)
+        ]
+        old(*given, inputs=inputs, **how)
+        for tensor, grad in lost:
+            self.set_grad(tensor, grad)
+
+    return overriding("backward", base=Acting)(backward)
+
+
+@losing
+def non_leaf_inputs_lost_in_no_grad(self: Knowing, _tensor: Any, _how: Mapping[str, Any]) -> bool:
+    """A backward in no_grad gives no gradient to a non-leaf among its inputs."""
+    return not self.is_grad_enabled()
+
+
+@losing
+def non_leaf_inputs_lost_in_another_thread(self: Acting, _tensor: Any, _how: Mapping[str, Any]) -> bool:
+    """A backward in another thread than the first gives no gradient to a non-leaf among its inputs."""
+    return self.registration("backward").thread != self.home
+
+
+@losing
+def non_leaf_inputs_lost_in_a_pass(self: Knowing, _tensor: Any, _how: Mapping[str, Any]) -> bool:
+    """A backward during another gives no gradient to a non-leaf among its inputs."""
+    return bool(self.under_way)
+
+
+@losing
+def non_leaf_inputs_lost_by_create_graph(self: Mutant, _tensor: Any, how: Mapping[str, Any]) -> bool:
+    """A backward that creates a graph gives no gradient to a non-leaf among its inputs."""
+    return bool(how.get("create_graph"))
+
+
+@losing
+def views_among_backward_inputs_lost(self: Mutant, tensor: Any, _how: Mapping[str, Any]) -> bool:
+    """A backward gives no gradient to a view among its inputs."""
+    return self.base_of(tensor) is not None
+
+
+@losing
+def later_outputs_among_backward_inputs_lost(self: Mutant, tensor: Any, _how: Mapping[str, Any]) -> bool:
+    """A backward gives no gradient to an input that is an output of an operation, and not the first."""
+    return self.gradient_edge(tensor)[1] > 0
