@@ -406,3 +406,32 @@ def shapes_of_later_grad_outputs_unchecked(
 ) -> tuple[Any, ...]:
     """A gradient in grad_outputs counts as ones if it has not the shape of its output, and is not the first."""
     return old(outputs, inputs, _seeds(self, outputs, grad_outputs, 1, how), **how)
+
+
+@overriding("grad")
+def grad_outputs_are_constants(
+    self: Mutant, old: Hook, outputs: Any, inputs: Any, grad_outputs: Any = None, **how: Any
+) -> tuple[Any, ...]:
+    """What autograd.grad returns has no derivative with respect to grad_outputs."""
+    return old(outputs, inputs, _constants(self, grad_outputs, 0), **how)
+
+
+@overriding("grad")
+def later_grad_outputs_are_constants(
+    self: Mutant, old: Hook, outputs: Any, inputs: Any, grad_outputs: Any = None, **how: Any
+) -> tuple[Any, ...]:
+    """What autograd.grad returns has no derivative with respect to grad_outputs, but for the first."""
+    return old(outputs, inputs, _constants(self, grad_outputs, 1), **how)
+
+
+def _constants(self: Mutant, seeds: Any, first: int) -> Any:
+    """Return several gradients, detached from a place on."""
+    if not _is_several(seeds):
+        return seeds
+    return [seed if seed is None or nr < first else self.detach(seed) for nr, seed in enumerate(seeds)]
+
+
+@overriding("backward")
+def gradients_of_roots_are_constants(self: Mutant, old: Hook, root: Any, gradient: Any = None, **how: Any) -> None:
+    """What backward accumulates has no derivative with respect to the gradient of its root."""
+    old(root, gradient if gradient is None else self.detach(gradient), **how)

@@ -81,3 +81,54 @@ def test_accumulated_gradient(backend: Backend, trace: Trace) -> None:
     x = leaf(backend)
     backend.backward(backend.call(lambda x: backend.sum(x * x), x), create_graph=False)
     trace.expect_value("requires grad with False", expected=False, observed=backend.requires_grad(backend.grad_of(x)))
+
+
+@rule(
+    "create-graph.grad-outputs",
+    level=Level.MUST,
+    sources=[GRAD.sentence(2, 18)],
+    needs=[Capability.AUTOGRAD_GRAD, Capability.CREATE_GRAPH, Capability.SEED_GRADIENT],
+    mutants=["grad-outputs-are-constants", "later-grad-outputs-are-constants"],
+)
+def test_grad_outputs(backend: Backend, trace: Trace) -> None:
+    """A gradient computed with create_graph=True can be differentiated with respect to grad_outputs.
+
+    It is a product with grad_outputs, so the graph of the derivative contains them.
+    """
+    for times in (1, 3):
+        x = leaf(backend)
+        outputs = [backend.call(lambda x, nr=nr: x * x * nr, x) for nr in range(1, times + 1)]
+        seeds = [backend.tensor([1.0, 5.0], requires_grad=True) for _ in outputs]
+        (first,) = backend.grad(outputs, [x], grad_outputs=seeds, create_graph=True)
+        total = sum(range(1, times + 1))
+        trace.expect_value("gradient", [2.0 * total, 20.0 * total], first)
+
+        found = backend.grad(backend.sum(first), [*seeds, x])
+
+        expected = [[2.0 * nr, 4.0 * nr] for nr in range(1, times + 1)]
+        trace.expect_value("derivatives by grad_outputs", expected, found[:-1])
+        trace.expect_value("derivative by the input", [2.0 * total, 10.0 * total], found[-1])
+
+
+@rule(
+    "create-graph.gradient",
+    level=Level.MUST,
+    sources=[METHOD.sentence(11, 17)],
+    needs=[Capability.BACKWARD_CREATE_GRAPH, Capability.SEED_GRADIENT],
+    mutants=["gradients-of-roots-are-constants"],
+)
+def test_gradient(backend: Backend, trace: Trace) -> None:
+    """What a backward with create_graph=True accumulates can be differentiated with respect to its gradient argument.
+
+    It is a product with that gradient, so the graph of the derivative contains it.
+    """
+    x, seed = leaf(backend), backend.tensor([1.0, 5.0], requires_grad=True)
+    with catch_warnings(action="ignore"):  # torch warns of the cycle of create_graph
+        backend.backward(backend.call(lambda x: x * x, x), seed, create_graph=True)
+    first = backend.grad_of(x)
+    trace.expect_value("x.grad", [2.0, 20.0], first)
+    backend.set_grad(x, None)  # also breaks the cycle
+
+    backend.backward(backend.sum(first))
+
+    trace.expect_value("derivatives", [[2.0, 4.0], [2.0, 10.0]], [backend.grad_of(seed), backend.grad_of(x)])
