@@ -3,7 +3,7 @@
 import weakref
 from collections.abc import Sequence
 from contextlib import nullcontext
-from functools import partial
+from functools import partial, wraps
 from typing import Any
 
 from hooklaw_backends.mutants import verbs
@@ -236,6 +236,67 @@ def hook_accepted_on_a_constant_that_refused_one(self: Mutant, old: Hook, tensor
         self.kept.append(weakref.ref(tensor))
         return old(tensor, hook)
     return Handle()
+
+
+class _KnowsWhatRequiredGrad(Mutant):
+    """A mutant that knows which tensors were frozen, made in no_grad, or detached."""
+
+    frozen = fresh(list[weakref.ref[Any]])
+    unrecorded = fresh(list[weakref.ref[Any]])
+    detached = fresh(list[weakref.ref[Any]])
+
+    def set_requires_grad(self, tensor: Any, *, requires_grad: bool) -> None:
+        super().set_requires_grad(tensor, requires_grad=requires_grad)
+        self.frozen += [] if requires_grad else [weakref.ref(tensor)]
+
+    def call(self, fn: Hook, *tensors: Any) -> Any:
+        made = super().call(fn, *tensors)
+        self.unrecorded += [weakref.ref(made)] if self.is_tensor(made) and not self.is_grad_enabled() else []
+        return made
+
+    def detach_(self, tensor: Any) -> Any:
+        self.detached.append(weakref.ref(tensor))
+        return super().detach_(tensor)
+
+
+def accepting(step: Hook) -> type[Mutant]:
+    """Make a mutant that accepts a hook on one of ``(self)``, tensors that do not require grad."""
+
+    @wraps(step)
+    def register_hook(self: _KnowsWhatRequiredGrad, old: Hook, tensor: Any, hook: Hook) -> Any:
+        is_accepted = not self.requires_grad(tensor) and any(each() is tensor for each in step(self))
+        return Handle() if is_accepted else old(tensor, hook)
+
+    return overriding("register_hook", base=_KnowsWhatRequiredGrad)(register_hook)
+
+
+@accepting
+def hook_accepted_on_frozen_leaves(self: _KnowsWhatRequiredGrad) -> list[weakref.ref[Any]]:
+    """Registering a hook on a leaf whose requires_grad was set to False is not an error."""
+    return self.frozen
+
+
+@accepting
+def hook_accepted_on_results_of_no_grad(self: _KnowsWhatRequiredGrad) -> list[weakref.ref[Any]]:
+    """Registering a hook on what an operation made in no_grad is not an error."""
+    return self.unrecorded
+
+
+@accepting
+def hook_accepted_after_detach(self: _KnowsWhatRequiredGrad) -> list[weakref.ref[Any]]:
+    """Registering a hook on a tensor after detach_ is not an error."""
+    return self.detached
+
+
+class HookAcceptedOnWhatHasHooks(Mutant):
+    """Registering a hook on a tensor that does not require grad is not an error if it has hooks."""
+
+    def register_hook(self, tensor: Any, hook: Hook) -> Any:
+        if not self.requires_grad(tensor) and any(hooked() is tensor for hooked in self.kept):
+            return Handle()
+        handle = super().register_hook(tensor, hook)
+        self.kept.append(weakref.ref(tensor))
+        return handle
 
 
 @overriding("register_post_accumulate_grad_hook", base=_KnowsConstants)

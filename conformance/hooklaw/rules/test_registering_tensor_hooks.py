@@ -121,6 +121,44 @@ def test_requires_grad(backend: Backend, trace: Trace) -> None:
 
 
 @rule(
+    "tensor-hook.register.requires-grad.no-longer",
+    level=Level.SHOULD,
+    basis=Basis.OBSERVED,
+    sources=[REGISTER_HOOK, observed("only the error's own text says it")],
+    needs=[
+        Capability.TENSOR_HOOKS,
+        Capability.REQUIRES_GRAD_FLAG,
+        Capability.GRAD_MODE,
+        Capability.DETACH_IN_PLACE,
+    ],
+    mutants=[
+        "hook-accepted-on-frozen-leaves",
+        "hook-accepted-on-results-of-no-grad",
+        "hook-accepted-after-detach",
+        "hook-accepted-on-what-has-hooks",
+    ],
+)
+def test_no_longer(backend: Backend, trace: Trace) -> None:
+    """Registering a hook on a leaf that was frozen, on a result of no_grad or on a detached tensor is an error.
+
+    Whether it has hooks from before, too.
+    """
+    for numbers in ([1.0, 2.0], *NUMBERS):
+        for hooked in (False, True):
+            x = backend.tensor(numbers, requires_grad=True)
+            y = backend.call(lambda x: x * 2, x)
+            for each in (x, y) if hooked else ():
+                backend.register_hook(each, trace.saw("hook"))
+            with backend.no_grad():
+                z = backend.call(lambda x: x * 2, x)
+            backend.detach_(y)
+            backend.set_requires_grad(x, requires_grad=False)
+            for each in (x, y, z):
+                with trace.raises(ErrorKind.NO_GRADIENT):
+                    backend.register_hook(each, trace.saw("hook"))
+
+
+@rule(
     "tensor-hook.register.during-backward",
     level=Level.MUST,
     sources=[REGISTER_HOOK.sentence(2)],
