@@ -1,7 +1,9 @@
 """requires_grad, is_leaf, and which tensors accumulate a gradient."""
 
+from collections.abc import Callable
 from contextlib import suppress
 from itertools import product
+from typing import Any
 from warnings import catch_warnings
 
 from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, notes, observed, rule
@@ -10,6 +12,8 @@ from hooklaw.rules.hooks import NUMBERS
 FLAG = notes("autograd", "setting-requires-grad")
 LEAF = docstring("torch.Tensor.is_leaf")
 DETACH = docstring("torch.Tensor.detach")
+REGISTER_HOOK = docstring("torch.Tensor.register_hook")
+POST_ACCUMULATE = docstring("torch.Tensor.register_post_accumulate_grad_hook")
 
 
 @rule(
@@ -188,6 +192,47 @@ def test_thawed(backend: Backend, trace: Trace) -> None:
             backend.set_grad(x, None)
             backend.backward(each)
             trace.expect_value("x.grad, before and after it was frozen", numbers, backend.grad_of(x))
+
+
+@rule(
+    "requires-grad.freeze.tensor-hooks",
+    level=Level.MUST,
+    sources=[FLAG.sentence(4), REGISTER_HOOK.sentence(2, 5)],
+    needs=[Capability.REQUIRES_GRAD_FLAG, Capability.TENSOR_HOOKS],
+    mutants=["freezing-drops-tensor-hooks", "freezing-drops-later-hooks", "third-freezing-drops-hooks"],
+)
+def test_tensor_hooks_of_a_thawed_leaf(backend: Backend, trace: Trace) -> None:
+    """The tensor hooks of a leaf run once its requires_grad was switched off and on again, and can be removed."""
+    keeps_hooks(backend, trace, backend.register_hook)
+
+
+@rule(
+    "requires-grad.freeze.post-accumulate-hooks",
+    level=Level.MUST,
+    sources=[FLAG.sentence(4), POST_ACCUMULATE.sentence(2, 8)],
+    needs=[Capability.REQUIRES_GRAD_FLAG, Capability.POST_ACCUMULATE],
+    mutants=["freezing-drops-post-accumulate-hooks", "freezing-drops-later-hooks", "third-freezing-drops-hooks"],
+)
+def test_post_accumulate_hooks_of_a_thawed_leaf(backend: Backend, trace: Trace) -> None:
+    """A leaf's post-accumulate-grad hooks run once its requires_grad was off and on again, and can be removed."""
+    keeps_hooks(backend, trace, backend.register_post_accumulate_grad_hook)
+
+
+def keeps_hooks(backend: Backend, trace: Trace, register: Callable[[Any, Any], Any]) -> None:
+    """Expect three hooks of a leaf to run after each of three freezings, and not while it is frozen."""
+    x, other = (backend.tensor([1.0, 2.0], requires_grad=True) for _ in range(2))
+    handles = [register(x, lambda _, label=label: trace.log(label)) for label in ("first", "second", "third")]
+    for _ in range(3):
+        backend.set_requires_grad(x, requires_grad=False)
+        backend.backward(backend.call(lambda x, other: backend.sum(x * other), x, other))
+        trace.expect()
+        backend.set_requires_grad(x, requires_grad=True)
+        for _ in range(2):
+            backend.backward(backend.call(lambda x: backend.sum(x * 3), x))
+            trace.expect("first", "second", "third")
+    handles[1].remove()
+    backend.backward(backend.call(lambda x: backend.sum(x * 3), x))
+    trace.expect("first", "third")
 
 
 @rule(

@@ -2,12 +2,14 @@
 
 from typing import Any
 
-from hooklaw import Backend, Capability, Level, Trace, docstring, notes, rule
+from hooklaw import Backend, Basis, Capability, Level, Trace, docstring, notes, observed, rule
 
 EVALUATION = notes("autograd", "evaluation-mode-nn-module-eval")
 INFERENCE = docstring("torch.autograd.grad_mode.inference_mode")
 REQUIRES_GRAD = docstring("torch.nn.Module.requires_grad_")
 ZERO_GRAD = docstring("torch.nn.Module.zero_grad")
+REGISTER_HOOK = docstring("torch.Tensor.register_hook")
+POST_ACCUMULATE = docstring("torch.Tensor.register_post_accumulate_grad_hook")
 NEEDS = [Capability.MODULES, Capability.MODULE_SWITCHES]
 
 
@@ -201,3 +203,48 @@ def test_zero_grad(backend: Backend, trace: Trace) -> None:
         backend.module_zero_grad(modules[0], **options)
         found = [backend.grad_of(module.weight) for module in modules]
         trace.expect_value("of all children and their children", [left] * 13, found)
+
+
+def hooked_parameter(backend: Backend, trace: Trace) -> Any:
+    """Return a module whose parameter has hooks, two of each kind."""
+    module = backend.module({"weight": backend.tensor([3.0])}, lambda module, x: x * module.weight)
+    for _ in range(2):
+        backend.register_hook(module.weight, trace.saw("tensor hook"))
+        backend.register_post_accumulate_grad_hook(module.weight, lambda _: trace.log("post-accumulate-grad hook"))
+    return module
+
+
+@rule(
+    "module.requires-grad.hooks",
+    level=Level.MUST,
+    sources=[REQUIRES_GRAD.sentence(1), REGISTER_HOOK.sentence(2), POST_ACCUMULATE.sentence(2)],
+    needs=[*NEEDS, Capability.TENSOR_HOOKS, Capability.POST_ACCUMULATE],
+    mutants=["freezing-a-module-drops-hooks"],
+)
+def test_hooks_of_a_thawed_module(backend: Backend, trace: Trace) -> None:
+    """The hooks of a module's parameters run once requires_grad_ has frozen the module and thawed it again."""
+    module = hooked_parameter(backend, trace)
+    for _ in range(3):
+        for flag in (False, True):
+            backend.module_requires_grad_(module, requires_grad=flag)
+        backend.backward(backend.call(lambda x: backend.sum(module(x)), backend.tensor([2.0])))
+        trace.expect(*["tensor hook"] * 2, *["post-accumulate-grad hook"] * 2)
+
+
+@rule(
+    "module.zero-grad.hooks",
+    level=Level.MAY,
+    basis=Basis.OBSERVED,
+    sources=[observed("zero_grad of a module runs no hook")],
+    needs=[*NEEDS, Capability.TENSOR_HOOKS, Capability.POST_ACCUMULATE],
+    mutants=["zero-grad-of-a-module-runs-tensor-hooks", "zero-grad-of-a-module-runs-post-accumulate-hooks"],
+)
+def test_zero_grad_runs_no_hooks(backend: Backend, trace: Trace) -> None:
+    """zero_grad of a module may reset gradients without running any hook."""
+    module = hooked_parameter(backend, trace)
+    for options in ({"set_to_none": False}, {}, {"set_to_none": True}):
+        backend.set_grad(module.weight, backend.tensor([1.0]))
+
+        backend.module_zero_grad(module, **options)
+
+        trace.expect()

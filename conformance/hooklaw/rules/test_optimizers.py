@@ -509,11 +509,32 @@ def test_skipped(backend: Backend, trace: Trace) -> None:
 )
 def test_no_hooks(backend: Backend, trace: Trace) -> None:
     """An optimizer's zero_grad may reset gradients without running any hook."""
+    runs_none(backend, trace, lambda x: backend.register_hook(x, trace.saw("hook")))
+
+
+@rule(
+    "zero-grad.hooks.post-accumulate",
+    level=Level.MAY,
+    basis=Basis.OBSERVED,
+    sources=[observed("zero_grad runs no hook")],
+    needs=[*NEEDS, Capability.POST_ACCUMULATE],
+    mutants=[
+        "zero-grad-runs-post-accumulate-hooks",
+        "zero-grad-that-writes-zeros-runs-post-accumulate-hooks",
+    ],
+)
+def test_no_post_accumulate_hooks(backend: Backend, trace: Trace) -> None:
+    """An optimizer's zero_grad may reset gradients without running any post-accumulate-grad hook."""
+    runs_none(backend, trace, lambda x: backend.register_post_accumulate_grad_hook(x, lambda _: trace.log("hook")))
+
+
+def runs_none(backend: Backend, trace: Trace, register: Callable[[Any], Any]) -> None:
+    """Expect zero_grad to run no hook that is registered on one of three parameters, with each option."""
     parameters = [backend.tensor([5.0], requires_grad=True) for _ in range(3)]
     optimizer = backend.sgd(parameters, lr=1.0)
     for x in parameters:
-        backend.register_hook(x, trace.saw("hook"))
-    for options in ({"set_to_none": False}, {}, {"set_to_none": True}):
+        register(x)
+    for options in ({"set_to_none": False}, {}, {"set_to_none": True}, {"set_to_none": False}):
         for x in parameters:
             backend.set_grad(x, backend.tensor([1.0]))
 
