@@ -1,6 +1,8 @@
 """Mutants that drop, double or change hooks that meet a checkpoint, or that an unpack hook registers."""
 
-from contextlib import AbstractContextManager
+from collections.abc import Generator
+from contextlib import AbstractContextManager, contextmanager
+from functools import wraps
 from typing import Any
 
 from hooklaw_backends.mutants import verbs
@@ -252,3 +254,53 @@ def backward_hooks_doubled_in_a_sequence(self: _KnowsSequences, hook: Hook, modu
 def backward_hooks_silent_in_the_last_segment(self: _KnowsSequences, hook: Hook, module: Any, *grads: Any) -> Any:
     """Full backward hooks of the last module in checkpoint_sequential do not run."""
     return None if any(module is last for last in self.last) else hook(module, *grads)
+
+
+class _Leaking(Knowing):
+    """A mutant that knows how many checkpointed functions have failed."""
+
+    failed = fresh(list[None])
+
+    @contextmanager
+    def zeros_saved(self) -> Generator[None]:
+        """Be inside a pair of saved-tensor hooks that makes zeros of what is saved."""
+        with self.saved_tensors_hooks(self.zeros_like, lambda packed: packed):
+            yield
+
+
+def leaking(step: Hook) -> type[Mutant]:
+    """Make a mutant in which a checkpoint leaves its hooks active if its function fails and ``(self)`` says so.
+
+    They are active until the exception is freed, whose traceback refers to them.
+    """
+
+    @wraps(step)
+    def checkpoint(self: _Leaking, old: Hook, *given: Any, **how: Any) -> Any:
+        hooks = self.zeros_saved()
+        try:
+            return old(*given, **how)
+        except Exception:
+            self.failed.append(None)
+            if not how.get("use_reentrant") and step(self):
+                hooks.__enter__()
+            raise
+
+    return overriding("checkpoint", base=_Leaking)(checkpoint)
+
+
+@leaking
+def failed_checkpoint_keeps_its_hooks_active(_self: _Leaking) -> bool:
+    """While the exception of a checkpointed function is kept, the hooks of the checkpoint stay active."""
+    return True
+
+
+@leaking
+def second_failed_checkpoint_keeps_its_hooks_active(self: _Leaking) -> bool:
+    """While the exception of a checkpointed function is kept, the hooks stay active, except in the first failure."""
+    return len(self.failed) > 1
+
+
+@leaking
+def checkpoint_that_failed_inside_another_keeps_its_hooks_active(self: _Leaking) -> bool:
+    """While the exception of a checkpointed function is kept, the hooks stay active if there is another around it."""
+    return self.regions > 0

@@ -1,11 +1,14 @@
 """Saved-tensor hooks and checkpoints: pairs inside, around forward and around backward, and disabled hooks."""
 
 from itertools import product
+from typing import Any
 
 from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, observed, rule
 from hooklaw.rules.checkpoints import CHECKPOINT, KINDS, NEEDS, leaf, region
+from hooklaw.rules.hooks import UserError
 
 HOOKS = docstring("torch.autograd.graph.saved_tensors_hooks")
+MESSAGE = "from the checkpointed function"
 
 
 @rule(
@@ -117,3 +120,67 @@ def test_disabled(backend: Backend, trace: Trace) -> None:
         trace.raises(ErrorKind.SAVED_HOOKS_DISABLED, "no hooks here"),
     ):
         backend.call(region(backend, lambda x: x * x, use_reentrant=False), leaf(backend))
+
+
+@rule(
+    "checkpoint.nonreentrant.after-error",
+    level=Level.SHOULD,
+    basis=Basis.OBSERVED,
+    sources=[observed("the error of a function ends its checkpoint, however long the error is kept")],
+    needs=[*NEEDS, Capability.SAVED_TENSOR_HOOKS],
+    mutants=[
+        "failed-checkpoint-keeps-its-hooks-active",
+        "second-failed-checkpoint-keeps-its-hooks-active",
+        "checkpoint-that-failed-inside-another-keeps-its-hooks-active",
+    ],
+)
+def test_after_error(backend: Backend, trace: Trace) -> None:
+    """The error of a checkpointed function leaves no saved-tensor hooks active, even while the exception is kept."""
+
+    def fail(x):
+        saved.append(x * x)
+        raise UserError(MESSAGE)
+
+    def fail_inside(x):
+        return backend.checkpoint(fail, x * 2, use_reentrant=False)
+
+    def pack(tensor):
+        packs.append(None)
+        return backend.detach(tensor)
+
+    packs, saved, kept = list[None](), list[Any](), list[Exception]()
+    for functions in ([fail], [fail_inside], [fail, fail, fail]):
+        try:
+            for fn in functions:
+                keep_error(backend, kept, fn)
+            expect_plain(backend, trace)
+            with backend.saved_tensors_hooks(pack, lambda packed: packed):
+                for fn in functions:
+                    keep_error(backend, kept, fn)
+                packs.clear()
+                expect_plain(backend, trace)
+                trace.expect_value("is packed in its context", expected=True, observed=bool(packs))
+            packs.clear()
+            expect_plain(backend, trace)
+            trace.expect_value("packed outside", 0, len(packs))
+            trace.expect_value("errors", 2 * len(functions), len(kept))
+        finally:
+            saved.clear()
+            kept.clear()  # or hooks that are still active would reach the next rule
+
+
+def keep_error(backend: Backend, kept: list[Exception], fn: Any) -> None:
+    """Keep the exception of a checkpointed function that fails."""
+    try:
+        backend.checkpoint(fn, leaf(backend), use_reentrant=False)
+    except Exception as error:  # the framework's own, if it wraps the user's
+        if MESSAGE not in str(error):
+            raise
+        kept.append(error)
+
+
+def expect_plain(backend: Backend, trace: Trace) -> None:
+    """Expect an operation to have its gradient, without any checkpoint."""
+    x = leaf(backend)
+    backend.backward(backend.call(lambda x: backend.sum(x * x), x))
+    trace.expect_value("x.grad", [2.0, 4.0], backend.grad_of(x))
