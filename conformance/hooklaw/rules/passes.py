@@ -321,13 +321,23 @@ def modes_in(backend: Backend, trace: Trace, kind: Kind, runs: dict[str, Run]) -
                 trace.expect(*[("grad mode", "creates a graph" in label)] * THRICE, label)
 
 
+def modes_after_error(backend: Backend, trace: Trace, *kinds: Kind, runs: dict[str, Run] | None = None) -> None:
+    """Expect hooks of these kinds to run in the right grad mode in each pass, or these, after one that failed."""
+    for kind in kinds:
+        for label, run in (runs or every_pass(backend)).items():
+            with suppress(Exception), hooked(backend, kind, nothing, after_calls(0)) as (root, x):
+                run(root, x)
+            modes_in(backend, trace, kind, {label: run})
+
+
 def runs_from(backend: Backend, trace: Trace, kind: Kind) -> None:
-    """Expect a hook to run once wherever it was registered; so also for a module's parameter and output."""
+    """Expect a hook to run in each of three passes wherever it was registered; so also for a module's parameter."""
     for others in ([], earlier(trace, kind)):
         for label, place in places_of(backend, kind).items():
             with hooked(backend, kind, *others, hook_of(trace, kind), place=place) as (root, x):
-                trace.log(label, _backward(backend, root, x))
-                trace.expect(*seen_by(kind, others), (label, gradient(kind)))
+                for _ in range(THRICE):
+                    trace.log(label, _backward(backend, root, x, retain_graph=True))
+                    trace.expect(*seen_by(kind, others), (label, gradient(kind)))
     if kind.of_module:
         return
     for label, double in (

@@ -32,13 +32,18 @@ ORDER = notes("autograd", "the-order-in-which-the-different-hooks-are-fired").se
     "tensor-hook.fire.every-place",
     level=Level.MUST,
     sources=[TENSOR_HOOK.sentence(2, 4), ORDER],
-    needs=[Capability.TENSOR_HOOKS, Capability.MODULES, *PLACES],
+    needs=[Capability.TENSOR_HOOKS, Capability.MODULES, *PLACES, Capability.RETAIN_GRAPH],
     mutants=[
         "tensor-hook-lost-made-in-no-grad",
         "tensor-hook-lost-made-in-a-pass",
         "tensor-hook-lost-made-in-a-checkpoint",
         "tensor-hook-twice-made-with-pairs",
         "tensor-hook-ignored-made-in-no-grad",
+        "hooks-made-in-no-grad-run-once",
+        "hooks-made-in-a-pass-run-once",
+        "hooks-made-in-a-checkpoint-run-once",
+        "hooks-made-in-a-module-run-once",
+        "hooks-made-with-pairs-run-once",
     ],
 )
 def test_tensor(backend: Backend, trace: Trace) -> None:
@@ -54,12 +59,17 @@ def test_tensor(backend: Backend, trace: Trace) -> None:
     "post-acc.fire.every-place",
     level=Level.MUST,
     sources=[POST_ACCUMULATE_HOOK.sentence(2), ORDER],
-    needs=[Capability.POST_ACCUMULATE, Capability.MODULES, *PLACES],
+    needs=[Capability.POST_ACCUMULATE, Capability.MODULES, *PLACES, Capability.RETAIN_GRAPH],
     mutants=[
         "post-accumulate-hook-lost-made-in-no-grad",
         "post-accumulate-hook-lost-made-in-a-pass",
         "post-accumulate-hook-lost-made-in-a-checkpoint",
         "post-accumulate-hook-twice-made-with-pairs",
+        "hooks-made-in-no-grad-run-once",
+        "hooks-made-in-a-pass-run-once",
+        "hooks-made-in-a-checkpoint-run-once",
+        "hooks-made-in-a-module-run-once",
+        "hooks-made-with-pairs-run-once",
     ],
 )
 def test_post_accumulate(backend: Backend, trace: Trace) -> None:
@@ -75,13 +85,18 @@ def test_post_accumulate(backend: Backend, trace: Trace) -> None:
     "node-prehook.fire.every-place",
     level=Level.MUST,
     sources=[NODE_PRE_HOOK.sentence(2, 4), ORDER],
-    needs=[Capability.NODES, Capability.NODE_HOOKS, Capability.MODULES, *PLACES],
+    needs=[Capability.NODES, Capability.NODE_HOOKS, Capability.MODULES, *PLACES, Capability.RETAIN_GRAPH],
     mutants=[
         "node-pre-hook-lost-made-in-no-grad",
         "node-pre-hook-lost-made-in-a-pass",
         "node-pre-hook-lost-made-in-a-checkpoint",
         "node-pre-hook-twice-made-with-pairs",
         "node-pre-hook-ignored-made-in-no-grad",
+        "hooks-made-in-no-grad-run-once",
+        "hooks-made-in-a-pass-run-once",
+        "hooks-made-in-a-checkpoint-run-once",
+        "hooks-made-in-a-module-run-once",
+        "hooks-made-with-pairs-run-once",
     ],
 )
 def test_node_pre(backend: Backend, trace: Trace) -> None:
@@ -97,13 +112,18 @@ def test_node_pre(backend: Backend, trace: Trace) -> None:
     "node-hook.fire.every-place",
     level=Level.MUST,
     sources=[NODE_HOOK.sentence(2, 3, 4), ORDER],
-    needs=[Capability.NODES, Capability.NODE_HOOKS, Capability.MODULES, *PLACES],
+    needs=[Capability.NODES, Capability.NODE_HOOKS, Capability.MODULES, *PLACES, Capability.RETAIN_GRAPH],
     mutants=[
         "node-hook-lost-made-in-no-grad",
         "node-hook-lost-made-in-a-pass",
         "node-hook-lost-made-in-a-checkpoint",
         "node-hook-twice-made-with-pairs",
         "node-hook-ignored-made-in-no-grad",
+        "hooks-made-in-no-grad-run-once",
+        "hooks-made-in-a-pass-run-once",
+        "hooks-made-in-a-checkpoint-run-once",
+        "hooks-made-in-a-module-run-once",
+        "hooks-made-with-pairs-run-once",
     ],
 )
 def test_node(backend: Backend, trace: Trace) -> None:
@@ -119,12 +139,17 @@ def test_node(backend: Backend, trace: Trace) -> None:
     "multi-grad.all.fire.every-place",
     level=Level.MUST,
     sources=[MULTI_GRAD_HOOK.sentence(3, 5)],
-    needs=[Capability.MULTI_GRAD, Capability.MODULES, *PLACES],
+    needs=[Capability.MULTI_GRAD, Capability.MODULES, *PLACES, Capability.RETAIN_GRAPH],
     mutants=[
         "multi-grad-hook-lost-made-in-no-grad",
         "multi-grad-hook-lost-made-in-a-pass",
         "multi-grad-hook-lost-made-in-a-checkpoint",
         "multi-grad-hook-twice-made-with-pairs",
+        "hooks-made-in-no-grad-run-once",
+        "hooks-made-in-a-pass-run-once",
+        "hooks-made-in-a-checkpoint-run-once",
+        "hooks-made-in-a-module-run-once",
+        "hooks-made-with-pairs-run-once",
     ],
 )
 def test_multi_grad(backend: Backend, trace: Trace) -> None:
@@ -139,12 +164,17 @@ def test_multi_grad(backend: Backend, trace: Trace) -> None:
     "multi-grad.any.fire.every-place",
     level=Level.MUST,
     sources=[MULTI_GRAD_ANY_HOOK.sentence(7, 8)],
-    needs=[Capability.MULTI_GRAD, Capability.MODULES, *PLACES],
+    needs=[Capability.MULTI_GRAD, Capability.MODULES, *PLACES, Capability.RETAIN_GRAPH],
     mutants=[
         "any-grad-hook-lost-made-in-no-grad",
         "any-grad-hook-lost-made-in-a-pass",
         "any-grad-hook-lost-made-in-a-checkpoint",
         "any-grad-hook-twice-made-with-pairs",
+        "hooks-made-in-no-grad-run-once",
+        "hooks-made-in-a-pass-run-once",
+        "hooks-made-in-a-checkpoint-run-once",
+        "hooks-made-in-a-module-run-once",
+        "hooks-made-with-pairs-run-once",
     ],
 )
 def test_multi_grad_any(backend: Backend, trace: Trace) -> None:
@@ -159,13 +189,18 @@ def test_multi_grad_any(backend: Backend, trace: Trace) -> None:
     "module.full-backward-pre.fire.every-place",
     level=Level.MUST,
     sources=[BACKWARD_PRE_HOOK.sentence(2, 3, 5, 12)],
-    needs=[Capability.MODULES, Capability.MODULE_BACKWARD_PRE_HOOKS, *PLACES],
+    needs=[Capability.MODULES, Capability.MODULE_BACKWARD_PRE_HOOKS, *PLACES, Capability.RETAIN_GRAPH],
     mutants=[
         "backward-pre-hook-lost-made-in-no-grad",
         "backward-pre-hook-lost-made-in-a-pass",
         "backward-pre-hook-lost-made-in-a-checkpoint",
         "backward-pre-hook-twice-made-with-pairs",
         "backward-pre-hook-ignored-made-in-no-grad",
+        "hooks-made-in-no-grad-run-once",
+        "hooks-made-in-a-pass-run-once",
+        "hooks-made-in-a-checkpoint-run-once",
+        "hooks-made-in-a-module-run-once",
+        "hooks-made-with-pairs-run-once",
     ],
 )
 def test_backward_pre(backend: Backend, trace: Trace) -> None:
@@ -181,13 +216,18 @@ def test_backward_pre(backend: Backend, trace: Trace) -> None:
     "module.full-backward.fire.every-place",
     level=Level.MUST,
     sources=[BACKWARD_HOOK.sentence(2, 6, 7, 8, 16)],
-    needs=[Capability.MODULES, Capability.MODULE_BACKWARD_HOOKS, *PLACES],
+    needs=[Capability.MODULES, Capability.MODULE_BACKWARD_HOOKS, *PLACES, Capability.RETAIN_GRAPH],
     mutants=[
         "backward-hook-lost-made-in-no-grad",
         "backward-hook-lost-made-in-a-pass",
         "backward-hook-lost-made-in-a-checkpoint",
         "backward-hook-twice-made-with-pairs",
         "backward-hook-ignored-made-in-no-grad",
+        "hooks-made-in-no-grad-run-once",
+        "hooks-made-in-a-pass-run-once",
+        "hooks-made-in-a-checkpoint-run-once",
+        "hooks-made-in-a-module-run-once",
+        "hooks-made-with-pairs-run-once",
     ],
 )
 def test_backward(backend: Backend, trace: Trace) -> None:
@@ -203,13 +243,23 @@ def test_backward(backend: Backend, trace: Trace) -> None:
     "module.global-full-backward-pre.fire.every-place",
     level=Level.MUST,
     sources=[GLOBAL_BACKWARD_PRE_HOOK.sentence(1, 3)],
-    needs=[Capability.MODULES, Capability.MODULE_BACKWARD_PRE_HOOKS, Capability.GLOBAL_MODULE_HOOKS, *PLACES],
+    needs=[
+        Capability.MODULES,
+        Capability.MODULE_BACKWARD_PRE_HOOKS,
+        Capability.GLOBAL_MODULE_HOOKS,
+        *PLACES,
+        Capability.RETAIN_GRAPH,
+    ],
     mutants=[
         "global-backward-pre-hook-lost-made-in-no-grad",
         "global-backward-pre-hook-lost-made-in-a-pass",
         "global-backward-pre-hook-lost-made-in-a-checkpoint",
         "global-backward-pre-hook-twice-made-with-pairs",
         "global-backward-pre-hook-ignored-made-in-no-grad",
+        "hooks-made-in-no-grad-run-once",
+        "hooks-made-in-a-pass-run-once",
+        "hooks-made-in-a-checkpoint-run-once",
+        "hooks-made-with-pairs-run-once",
     ],
 )
 def test_global_backward_pre(backend: Backend, trace: Trace) -> None:
@@ -224,13 +274,23 @@ def test_global_backward_pre(backend: Backend, trace: Trace) -> None:
     "module.global-full-backward.fire.every-place",
     level=Level.MUST,
     sources=[GLOBAL_BACKWARD_HOOK.sentence(1, 3)],
-    needs=[Capability.MODULES, Capability.MODULE_BACKWARD_HOOKS, Capability.GLOBAL_MODULE_HOOKS, *PLACES],
+    needs=[
+        Capability.MODULES,
+        Capability.MODULE_BACKWARD_HOOKS,
+        Capability.GLOBAL_MODULE_HOOKS,
+        *PLACES,
+        Capability.RETAIN_GRAPH,
+    ],
     mutants=[
         "global-backward-hook-lost-made-in-no-grad",
         "global-backward-hook-lost-made-in-a-pass",
         "global-backward-hook-lost-made-in-a-checkpoint",
         "global-backward-hook-twice-made-with-pairs",
         "global-backward-hook-ignored-made-in-no-grad",
+        "hooks-made-in-no-grad-run-once",
+        "hooks-made-in-a-pass-run-once",
+        "hooks-made-in-a-checkpoint-run-once",
+        "hooks-made-with-pairs-run-once",
     ],
 )
 def test_global_backward(backend: Backend, trace: Trace) -> None:
