@@ -125,8 +125,6 @@ OF_PAIRS = (
 )
 
 
-OF_MODES = (*IN_PASS, *(each for each in ANY if each.name != "after-a-failure"))
-"""Situations in which a hook may run in the wrong grad mode: on some devices no pass can fail."""
 OF_SOME = {"ignored": "has_result", "given-another-beside": "beside", "given-another-owner": "owner"}
 """Faults that only some kinds of hooks can have, and the field that says so."""
 
@@ -138,7 +136,7 @@ def _is_by_number(fault: str, situation: Situation) -> bool:
 
 def _is_tried(kind: Kind, fault: str, situation: Situation) -> bool:
     """Whether a mutant can be wrong in this way: no engine handles an error by where the hook was registered."""
-    if fault == "in-wrong-mode" and not (situation in OF_MODES and IN_PASS[0] in kind.situations):
+    if fault == "in-wrong-mode" and not (situation in (*ANY, *IN_PASS) and IN_PASS[0] in kind.situations):
         return False
     if fault in kind.without or not getattr(kind, OF_SOME.get(fault, "verbs")) or _is_by_number(fault, situation):
         return False

@@ -355,3 +355,30 @@ def exception_poisons_the_engine(self: Mutant, old: Hook, *given: Any, **how: An
     except Exception as error:
         self.kept.append(str(error))
         raise
+
+
+@altering("register_hook")
+def hooks_of_later_outputs_in_wrong_mode(self: Mutant, tensor: Any, hook: Hook) -> Hook:
+    """A tensor hook on an output of an operation that is not the first runs in the wrong grad mode."""
+    return partial(_in_wrong_mode, self, hook) if _is_later_output(self, tensor) else partial(hook)
+
+
+@altering("register_hook")
+def hooks_of_later_outputs_in_wrong_mode_in_later_passes(self: Mutant, tensor: Any, hook: Hook) -> Hook:
+    """A tensor hook on an output of an operation that is not the first runs in the wrong mode from its second call."""
+    calls: list[None] = []
+
+    def run(grad: Any) -> Any:
+        calls.append(None)
+        return _in_wrong_mode(self, hook, grad) if len(calls) > 1 else hook(grad)
+
+    return run if _is_later_output(self, tensor) else partial(hook)
+
+
+def _is_later_output(mutant: Mutant, tensor: Any) -> bool:
+    return mutant.requires_grad(tensor) and mutant.gradient_edge(tensor)[1] > 0
+
+
+def _in_wrong_mode(mutant: Mutant, hook: Hook, grad: Any) -> Any:
+    with mutant.no_grad() if mutant.is_grad_enabled() else mutant.enable_grad():
+        return hook(grad)

@@ -14,7 +14,17 @@ from hooklaw.rules.hooks import (
     TENSOR,
     leaf,
 )
-from hooklaw.rules.passes import BACKWARDS, EVERY_PASS, ROOTS, backwards, every_pass, in_thread, modes_in, roots
+from hooklaw.rules.passes import (
+    BACKWARDS,
+    EVERY_PASS,
+    ROOTS,
+    backwards,
+    every_pass,
+    in_thread,
+    modes_after_error,
+    modes_in,
+    roots,
+)
 
 LEAF = TENSOR._replace(register=lambda backend, parts, then: backend.register_hook(parts.leaf, then))
 DURING_BACKWARD = docstring("torch.Tensor.register_post_accumulate_grad_hook").sentence(10)
@@ -243,3 +253,116 @@ def test_global_backward(backend: Backend, trace: Trace) -> None:
     The docstring says it of post-accumulate-grad hooks, because they run during the backward pass.
     """
     modes_in(backend, trace, GLOBAL_BACKWARD, {**every_pass(backend), **roots(backend), **in_thread(backend)})
+
+
+@rule(
+    "tensor-hook.mode.outputs",
+    level=Level.MUST,
+    sources=[DURING_BACKWARD],
+    needs=[Capability.TENSOR_HOOKS, Capability.MULTI_OUTPUT, *EVERY_PASS],
+    mutants=["hooks-of-later-outputs-in-wrong-mode", "hooks-of-later-outputs-in-wrong-mode-in-later-passes"],
+)
+def test_outputs(backend: Backend, trace: Trace) -> None:
+    """A hook on any output of an operation runs with grad mode off, or on in a pass that creates a graph."""
+    for label, run in every_pass(backend).items():
+        x = leaf(backend)
+        outputs = backend.call(lambda x: backend.split(x * 2, 1), x)
+        for output in outputs:
+            backend.register_hook(output, lambda _: trace.log("grad mode", backend.is_grad_enabled()))
+        root = backend.call(lambda first, second: backend.sum(first * 3 + second), *outputs)
+        for _ in range(3):
+            run(root, x)
+            trace.log(label)
+            trace.expect(*[("grad mode", "creates a graph" in label)] * 2, label)
+
+
+@rule(
+    "tensor-hook.mode.after-error",
+    level=Level.MUST,
+    sources=[DURING_BACKWARD],
+    needs=[Capability.TENSOR_HOOKS, *EVERY_PASS],
+    mutants=[
+        "tensor-hook-in-wrong-mode-after-a-failure",
+    ],
+)
+def test_tensor_after_error(backend: Backend, trace: Trace) -> None:
+    """After a pass that failed a tensor hook runs with grad mode off, or on in a pass that creates a graph."""
+    modes_after_error(backend, trace, TENSOR, LEAF)
+
+
+@rule(
+    "post-acc.mode.after-error",
+    level=Level.MUST,
+    sources=[DURING_BACKWARD],
+    needs=[Capability.POST_ACCUMULATE, *BACKWARDS],
+    mutants=["post-accumulate-hook-in-wrong-mode-after-a-failure"],
+)
+def test_post_accumulate_after_error(backend: Backend, trace: Trace) -> None:
+    """After a pass that failed a post-accumulate-grad hook runs with grad mode off, or on if a graph is created."""
+    modes_after_error(backend, trace, POST_ACCUMULATE, runs=backwards(backend))
+
+
+@rule(
+    "node-hook.mode.after-error",
+    level=Level.MUST,
+    sources=[DURING_BACKWARD],
+    needs=[Capability.NODES, Capability.NODE_HOOKS, *EVERY_PASS],
+    mutants=[
+        "node-pre-hook-in-wrong-mode-after-a-failure",
+        "node-hook-in-wrong-mode-after-a-failure",
+    ],
+)
+def test_node_after_error(backend: Backend, trace: Trace) -> None:
+    """After a pass that failed, hooks on Nodes run with grad mode off, or on in a pass that creates a graph."""
+    modes_after_error(backend, trace, NODE_PRE, NODE)
+
+
+@rule(
+    "multi-grad.mode.after-error",
+    level=Level.MUST,
+    sources=[DURING_BACKWARD],
+    needs=[Capability.MULTI_GRAD, *EVERY_PASS],
+    mutants=[
+        "multi-grad-hook-in-wrong-mode-after-a-failure",
+        "any-grad-hook-in-wrong-mode-after-a-failure",
+    ],
+)
+def test_multi_grad_after_error(backend: Backend, trace: Trace) -> None:
+    """After a pass that failed a multi-grad hook runs with grad mode off, or on in a pass that creates a graph."""
+    modes_after_error(backend, trace, MULTI_GRAD, MULTI_GRAD_ANY)
+
+
+@rule(
+    "module.full-backward.mode.after-error",
+    level=Level.MUST,
+    sources=[DURING_BACKWARD],
+    needs=[Capability.MODULES, Capability.MODULE_BACKWARD_PRE_HOOKS, Capability.MODULE_BACKWARD_HOOKS, *EVERY_PASS],
+    mutants=[
+        "backward-pre-hook-in-wrong-mode-after-a-failure",
+        "backward-hook-in-wrong-mode-after-a-failure",
+    ],
+)
+def test_module_after_error(backend: Backend, trace: Trace) -> None:
+    """After a pass that failed, a module's backward hooks run with grad mode off, or on if a graph is created."""
+    modes_after_error(backend, trace, BACKWARD_PRE, BACKWARD)
+
+
+@rule(
+    "module.global-full-backward.mode.after-error",
+    level=Level.MUST,
+    sources=[DURING_BACKWARD],
+    needs=[
+        Capability.MODULES,
+        Capability.MODULE_BACKWARD_PRE_HOOKS,
+        Capability.MODULE_BACKWARD_HOOKS,
+        Capability.GLOBAL_MODULE_HOOKS,
+        *EVERY_PASS,
+    ],
+    mutants=[
+        "global-backward-pre-hook-in-wrong-mode-after-a-failure",
+        "global-backward-hook-in-wrong-mode-after-a-failure",
+    ],
+)
+def test_global_after_error(backend: Backend, trace: Trace) -> None:
+    """After a pass that failed, backward hooks on all modules run with grad mode off, or on if a graph is created."""
+    modes_after_error(backend, trace, GLOBAL_BACKWARD_PRE, GLOBAL_BACKWARD)
