@@ -395,3 +395,51 @@ def new_keyword_arguments_of_a_pre_hook_dropped(self: Mutant, hook: Hook, module
     """Of the keyword arguments that a forward pre-hook returns forward gets those that the hook was given, too."""
     result = hook(module, args, kwargs)
     return result and (result[0], {name: value for name, value in result[1].items() if name in kwargs})
+
+
+FORWARD_OF_ONE = ("register_forward_pre_hook", "register_forward_hook")
+
+
+@overriding(*FORWARD_OF_ONE)
+def prepended_hooks_get_keywords(_self: Mutant, old: Hook, module: Any, hook: Hook, **options: bool) -> Any:
+    """A forward hook or pre-hook with prepend=True gets the keyword arguments whether it has with_kwargs or not."""
+    return old(module, hook, **{**options, "with_kwargs": True} if options.get("prepend") else options)
+
+
+def losing_keywords(step: Hook) -> type[Mutant]:
+    """Make a mutant whose hooks with prepend=True and with_kwargs=True get no keywords if ``(self)`` says so."""
+
+    @wraps(step)
+    def register(self: Mutant, old: Hook, module: Any, hook: Hook, **options: bool) -> Any:
+        if not (options.get("prepend") and options.get("with_kwargs")) or not step(self):
+            return old(module, hook, **options)
+        return old(module, lambda given, args, _kwargs, *output: hook(given, args, {}, *output), **options)
+
+    return overriding(*FORWARD_OF_ONE)(register)
+
+
+@losing_keywords
+def prepended_hooks_with_kwargs_get_none(_self: Mutant) -> bool:
+    """A forward hook or pre-hook with prepend=True and with_kwargs=True gets no keyword arguments."""
+    return True
+
+
+@losing_keywords
+def later_prepended_hooks_with_kwargs_get_none(self: Mutant) -> bool:
+    """A forward hook or pre-hook with prepend=True and with_kwargs=True gets no keyword arguments, but the first."""
+    self.kept.append(None)
+    return len(self.kept) > 1
+
+
+@overriding("register_forward_pre_hook")
+def keywords_that_a_prepended_pre_hook_returns_ignored(
+    _self: Mutant, old: Hook, module: Any, hook: Hook, **options: bool
+) -> Any:
+    """The keyword arguments that a forward pre-hook with prepend=True returns do not reach forward."""
+
+    def run(given: Any, args: Any, kwargs: Any) -> Any:
+        result = hook(given, args, kwargs)
+        return (result[0], kwargs) if isinstance(result, tuple) else result
+
+    is_changed = options.get("prepend") and options.get("with_kwargs")
+    return old(module, run if is_changed else hook, **options)

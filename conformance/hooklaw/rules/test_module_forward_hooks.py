@@ -487,3 +487,34 @@ def test_nested(backend: Backend, trace: Trace) -> None:
 
     backend.call(itself, backend.tensor([1.0, 2.0]))
     trace.expect(*["its own pre-hook"] * 2, *["its own hook"] * 2)
+
+
+@rule(
+    "module.forward.prepend.kwargs",
+    level=Level.MUST,
+    sources=[HOOK.sentence(3, 4, 8, 11)],
+    needs=[Capability.MODULES, Capability.FORWARD_HOOK_PREPEND, Capability.FORWARD_HOOK_KWARGS],
+    mutants=[
+        "prepended-hooks-get-keywords",
+        "prepended-hooks-with-kwargs-get-none",
+        "later-prepended-hooks-with-kwargs-get-none",
+    ],
+)
+def test_prepended_keywords(backend: Backend, trace: Trace) -> None:
+    """A forward hook with prepend=True gets the keyword arguments exactly if it has with_kwargs=True."""
+
+    def with_keywords(_module, args, kwargs, output):
+        trace.log("with", [args, sorted(kwargs.items()), output])
+
+    module = backend.module({}, lambda _module, x, factor=1: x * factor)
+    for _ in range(2):
+        backend.register_forward_hook(module, lambda *given: trace.log("without", len(given)), prepend=True)
+        backend.register_forward_hook(module, with_keywords, prepend=True, with_kwargs=True)
+        backend.register_forward_hook(
+            module, lambda *given: trace.log("False", len(given)), prepend=True, with_kwargs=False
+        )
+    for factor in (3.0, 5.0, 7.0):
+        backend.call(lambda x, factor=factor: module(x, factor=factor), backend.tensor([1.0, 2.0]))
+
+        gets = ("with", [[[1.0, 2.0]], [["factor", factor]], [factor, 2.0 * factor]])
+        trace.expect(*(("False", 3), gets, ("without", 3)) * 2)

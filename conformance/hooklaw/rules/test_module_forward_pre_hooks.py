@@ -328,6 +328,42 @@ def test_prepend(backend: Backend, trace: Trace) -> None:
 
 
 @rule(
+    "module.forward-pre.prepend.kwargs",
+    level=Level.MUST,
+    sources=[HOOK.sentence(3, 4, 9, 10, 13)],
+    needs=[Capability.MODULES, Capability.FORWARD_HOOK_PREPEND, Capability.FORWARD_PRE_HOOK_KWARGS],
+    mutants=[
+        "prepended-hooks-get-keywords",
+        "prepended-hooks-with-kwargs-get-none",
+        "later-prepended-hooks-with-kwargs-get-none",
+        "keywords-that-a-prepended-pre-hook-returns-ignored",
+    ],
+)
+def test_prepended_keywords(backend: Backend, trace: Trace) -> None:
+    """A forward pre-hook with prepend=True gets and replaces keyword arguments exactly if with_kwargs=True."""
+
+    def doubling(_module, args, kwargs):
+        trace.log("with", [args, sorted(kwargs.items())])
+        return args, {name: value * 2 for name, value in kwargs.items()}
+
+    module = backend.module({}, lambda _module, x, factor=1: x * factor)
+    for _ in range(2):
+        backend.register_forward_pre_hook(module, lambda *given: trace.log("without", len(given)), prepend=True)
+        backend.register_forward_pre_hook(module, doubling, prepend=True, with_kwargs=True)
+        backend.register_forward_pre_hook(
+            module, lambda *given: trace.log("False", len(given)), prepend=True, with_kwargs=False
+        )
+    for factor in (3, 5, 7):
+        output = backend.call(lambda x, factor=factor: module(x, factor=factor), backend.tensor([1.0, 2.0]))
+
+        trace.expect(
+            *(("False", 2), ("with", [[[1.0, 2.0]], [["factor", factor]]]), ("without", 2)),
+            *(("False", 2), ("with", [[[1.0, 2.0]], [["factor", factor * 2]]]), ("without", 2)),
+        )
+        trace.expect_value("output", [4.0 * factor, 8.0 * factor], output)
+
+
+@rule(
     "module.forward-pre.global-first",
     level=Level.MUST,
     sources=[HOOK.sentence(15), GLOBAL.sentence(10)],
