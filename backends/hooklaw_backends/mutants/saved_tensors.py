@@ -78,13 +78,15 @@ def packed_objects_outlive_the_graph(self: Mutant, pack: Hook, tensor: Any) -> A
 
 
 class _NumbersPairs(Mutant):
-    """A mutant that knows how many pairs of hooks there were so far."""
+    """A mutant that knows how many pairs of hooks there were so far, and how many are open."""
 
-    pairs = 0
+    pairs = open = 0
+    has_nested = False
+    """Whether the latest pair was inside another."""
 
     def reset(self) -> None:
         super().reset()
-        self.pairs = 0
+        self.pairs, self.open, self.has_nested = 0, 0, False
 
 
 def keeping(step: Hook) -> type[Mutant]:
@@ -106,7 +108,12 @@ def keeping(step: Hook) -> type[Mutant]:
 
         with old(packing, unpack):
             self.pairs += 1
-            yield
+            self.open += 1
+            self.has_nested = self.open > 1
+            try:
+                yield
+            finally:
+                self.open -= 1
 
     return overriding("saved_tensors_hooks", base=_NumbersPairs)(hooks)
 
@@ -121,6 +128,24 @@ def packed_objects_of_later_pairs_outlive_the_graph(self: _NumbersPairs, _tensor
 def later_packed_objects_of_a_pair_outlive_the_graph(_self: _NumbersPairs, _tensor: Any, number: int) -> bool:
     """What a pair of hooks packs after its first two tensors is never released."""
     return number > 1
+
+
+@keeping
+def packed_objects_of_inner_pairs_outlive_the_graph(self: _NumbersPairs, _tensor: Any, _number: int) -> bool:
+    """What is packed under a pair of hooks inside another is never released."""
+    return self.open > 1
+
+
+@keeping
+def packed_objects_after_an_inner_pair_outlive_the_graph(self: _NumbersPairs, _tensor: Any, _number: int) -> bool:
+    """What is packed under a pair of hooks after another inside it is never released."""
+    return self.open == 1 and self.has_nested
+
+
+@keeping
+def packed_constants_outlive_the_graph(self: _NumbersPairs, tensor: Any, _number: int) -> bool:
+    """What is packed of a tensor that does not require grad is never released."""
+    return not self.requires_grad(tensor)
 
 
 @keeping

@@ -1,6 +1,8 @@
 """The lifetime of saved tensors and packed objects."""
 
 import weakref
+from collections.abc import Callable
+from typing import Any
 
 from hooklaw import Backend, Capability, Level, Trace, docstring, notes, page, rule, tutorial
 from hooklaw.rules.hooks import NUMBERS
@@ -281,6 +283,79 @@ def test_released_with_the_graph(backend: Backend, trace: Trace) -> None:
 
                 trace.expect("forward done", *["released"] * count)
                 trace.expect_value("is packed", expected=True, observed=count > 0)
+
+
+@rule(
+    "saved-tensor.release.nested",
+    level=Level.MUST,
+    sources=[SECTION.sentence(8), TUTORIAL.sentence(51, 52)],
+    needs=[Capability.SAVED_TENSOR_HOOKS, Capability.WEAK_REFERENCES, Capability.GRAPH_FREEING],
+    mutants=[
+        "packed-objects-of-inner-pairs-outlive-the-graph",
+        "packed-objects-after-an-inner-pair-outlive-the-graph",
+    ],
+    except_under={"retained": "the law is of passes that do not retain the graph"},
+)
+def test_nested_pairs(backend: Backend, trace: Trace) -> None:
+    """What nested pairs of hooks packed is released with the graph, or by a backward that does not retain it."""
+
+    def nested(x, pair):
+        with pair():
+            y = backend.exp(x)
+            with pair():
+                y = backend.exp(y)
+                with pair():
+                    y = backend.exp(y)
+            y = backend.exp(y)
+        return backend.sum(y)
+
+    def forward(x, _, pair):
+        return backend.call(lambda x: nested(x, pair), x)
+
+    releases(backend, trace, forward)
+
+
+@rule(
+    "saved-tensor.release.constants",
+    level=Level.MUST,
+    sources=[SECTION.sentence(8), TUTORIAL.sentence(51, 52)],
+    needs=[Capability.SAVED_TENSOR_HOOKS, Capability.WEAK_REFERENCES, Capability.GRAPH_FREEING],
+    mutants=["packed-constants-outlive-the-graph"],
+    except_under={"retained": "the law is of passes that do not retain the graph"},
+)
+def test_constants(backend: Backend, trace: Trace) -> None:
+    """What was packed of a tensor that does not require grad is released like what was packed of any other."""
+
+    def forward(x, constant, pair):
+        with pair():
+            y = backend.call(lambda x, constant: x * constant, x, constant)
+        return backend.sum(y)
+
+    releases(backend, trace, forward)
+
+
+def releases(backend: Backend, trace: Trace, forward: Callable[..., Any]) -> None:
+    """Expect all that a forward packs to be released, by a backward and without one."""
+
+    def pack(tensor):
+        packs.append(None)
+        return Packed(trace, backend.detach(tensor))
+
+    def run(runs_backward):
+        x, constant = backend.tensor([0.0], requires_grad=True), backend.tensor([3.0])
+        loss = forward(x, constant, lambda: backend.saved_tensors_hooks(pack, lambda packed: packed.tensor))
+        trace.log("forward done")
+        if runs_backward:
+            backend.backward(loss)
+        else:
+            del loss
+        trace.expect("forward done", *["released"] * len(packs))
+
+    for runs_backward in (True, False, True):
+        packs = list[None]()
+        with without_collector():
+            run(runs_backward)
+        trace.expect_value("is packed", expected=True, observed=bool(packs))
 
 
 @rule(
