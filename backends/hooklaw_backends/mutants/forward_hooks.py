@@ -54,6 +54,12 @@ def output_of_a_module_hook_in_a_tuple(self: Mutant, hook: Hook, *given: Any) ->
 
 
 @calling(*verbs.FORWARD)
+def forward_hooks_get_a_copy_of_the_output(self: Mutant, hook: Hook, *given: Any) -> Any:
+    """A forward hook gets a clone of an output that is a tensor."""
+    return hook(*given[:-1], self.clone(given[-1]) if self.is_tensor(given[-1]) else given[-1])
+
+
+@calling(*verbs.FORWARD)
 def forward_hook_for_tensors_alone(self: Mutant, hook: Hook, *given: Any) -> Any:
     """A forward hook does not run if the output is not a tensor."""
     return hook(*given) if self.is_tensor(given[-1]) else None

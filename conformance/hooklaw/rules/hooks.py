@@ -183,7 +183,7 @@ def doubling(backend: Backend) -> Any:
 def removed_alone(
     trace: Trace, places: Mapping[str, Callable[[Any], Any]], run: Callable[[], Any], *, module: Any = None
 ) -> None:
-    """Expect the handle of each of two hooks in each place, which are one function, to remove this one and no other.
+    """Expect the handle of each of three hooks in each place, which are one function, to remove this one and no other.
 
     Which is removed first makes no difference: the places are emptied in order and in reverse. A hook on all modules
     counts for one `module`, since a compiler has modules of its own.
@@ -194,11 +194,13 @@ def removed_alone(
 
     hooks = {label: hook_of(label) for label in places}
     for labels in ([*places], [*places][::-1]):
-        handles = {label: [places[label](hooks[label]) for _ in range(2)] for label in places}
-        left = [label for label in places for _ in range(2)]
+        handles = {label: [register(hooks[label]) for _ in range(3)] for label, register in places.items()}
+        left = [label for label in places for _ in range(3)]
+        run()
+        trace.expect_in_any_order(*left)
         for label in labels:
-            for handle in handles[label][::-1]:
-                handle.remove()
+            for nr in (1, 2, 0):
+                handles[label][nr].remove()
                 left.remove(label)
                 run()
                 trace.expect_in_any_order(*left)

@@ -7,6 +7,7 @@ from hooklaw import Backend, Basis, Capability, Level, Trace, docstring, notes, 
 from hooklaw.rules.hooks import EARLIER, NUMBERS, OTHERS
 
 HOOK = docstring("torch.nn.Module.register_forward_hook")
+TENSOR_HOOK = docstring("torch.Tensor.register_hook")
 GLOBAL = docstring("torch.nn.modules.module.register_module_forward_hook")
 MODULES = notes("modules", "module-hooks")
 FORWARD_PRE = docstring("torch.nn.Module.register_forward_pre_hook")
@@ -72,6 +73,29 @@ def test_after_forward(backend: Backend, trace: Trace) -> None:
     for numbers in NUMBERS:
         backend.call(module, backend.tensor(numbers))
         trace.expect("forward", ("hook", [True, True, [numbers], trace.snapshot(backend.tensor(numbers) * 2)]))
+
+
+@rule(
+    "module.forward.output.tensor-hook",
+    level=Level.MUST,
+    sources=[HOOK.sentence(2, 7), TENSOR_HOOK.sentence(2, 4)],
+    needs=[Capability.MODULES, Capability.TENSOR_HOOKS],
+    mutants=["forward-hooks-get-a-copy-of-the-output"],
+)
+def test_tensor_hook_on_the_output(backend: Backend, trace: Trace) -> None:
+    """A tensor hook that a forward hook registers on the output runs in backward, and what it returns is used."""
+
+    def hook(_module, _args, output):
+        backend.register_hook(output, trace.saw("output", lambda grad: grad * 10))
+
+    module = backend.module({}, lambda _module, x: x * 2)
+    backend.register_forward_hook(module, hook)
+    for _ in range(2):
+        x = backend.tensor([1.0, 2.0], requires_grad=True)
+        backend.backward(backend.call(lambda x: backend.sum(module(x) * 3), x))
+
+        trace.expect(("output", [3.0, 3.0]))
+        trace.expect_value("x.grad", [60.0, 60.0], backend.grad_of(x))
 
 
 @rule(

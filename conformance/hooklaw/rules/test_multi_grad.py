@@ -53,6 +53,27 @@ def test_root(backend: Backend, trace: Trace) -> None:
 
 
 @rule(
+    "multi-grad.all.root.gradient",
+    level=Level.MUST,
+    sources=[HOOK.sentence(3)],
+    needs=[Capability.MULTI_GRAD, Capability.SEED_GRADIENT],
+    mutants=["multi-grad-hook-gets-ones-for-the-root"],
+)
+def test_gradient_of_a_root(backend: Backend, trace: Trace) -> None:
+    """A multi-grad hook gets the gradient that backward was given for a root."""
+
+    def forward(x):
+        y = x * 2
+        backend.register_multi_grad_hook([x, y], trace.saw("both"))
+        return y
+
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    backend.backward(backend.call(forward, x), backend.tensor([3.0, 5.0]))
+
+    trace.expect(("both", [[6.0, 10.0], [3.0, 5.0]]))
+
+
+@rule(
     "multi-grad.all.doc-example",
     level=Level.MUST,
     sources=[HOOK.sentence(4, 6)],

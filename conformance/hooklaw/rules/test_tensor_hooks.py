@@ -324,6 +324,33 @@ def test_only_when_needed(backend: Backend, trace: Trace) -> None:
 
 
 @rule(
+    "tensor-hook.fire.only-when-needed.backward",
+    level=Level.MUST,
+    sources=[FIRED.sentence(1)],
+    needs=[Capability.TENSOR_HOOKS, Capability.BACKWARD_INPUTS],
+    mutants=["limited-backward-spares-other-leaves-alone", "backward-with-inputs-runs-every-tensor-hook"],
+)
+def test_only_when_needed_in_backward(backend: Backend, trace: Trace) -> None:
+    """In a backward with inputs, a hook of a tensor whose gradient these inputs do not need does not run."""
+
+    def forward(a, b):
+        c = b * 2
+        backend.register_hook(c, trace.saw("non-leaf"))
+        return backend.sum(a * 2 + c)
+
+    a, b = (backend.tensor([1.0, 2.0], requires_grad=True) for _ in range(2))
+    backend.register_hook(b, trace.saw("leaf"))
+    for _ in range(2):
+        backend.backward(backend.call(forward, a, b), inputs=[a])
+        trace.expect()
+
+    backend.register_hook(a, trace.saw("beyond the input"))
+    y = backend.call(lambda a: a * 2, a)
+    backend.backward(backend.call(lambda y: backend.sum(y * 3), y), inputs=[y])
+    trace.expect()
+
+
+@rule(
     "tensor-hook.fire.autograd-grad-inputs",
     level=Level.MUST,
     sources=[FIRED.sentence(2, 3)],

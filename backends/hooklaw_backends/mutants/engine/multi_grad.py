@@ -5,7 +5,7 @@ from typing import Any
 
 from hooklaw.model._multi_grad import Handles
 from hooklaw.model.modes import running_pass
-from hooklaw_backends.mutants.base import Hook, Mutant, fresh
+from hooklaw_backends.mutants.base import Hook, InBackward, Mutant, fresh, overriding
 from hooklaw_backends.mutants.shared import Passes
 
 
@@ -51,3 +51,18 @@ class MultiGradHookAnyTakesASecondNoneForAGradient(Mutant):
                 hook(grad)
 
         return Handles(tensor.register_hook(arrive) for tensor in tensors if tensor.requires_grad)
+
+
+@overriding("register_multi_grad_hook", base=InBackward)
+def multi_grad_hook_gets_ones_for_the_root(
+    self: InBackward, old: Hook, tensors: Any, hook: Hook, *, mode: str = "all"
+) -> Any:
+    """A multi-grad hook in mode all gets ones for a root, whatever gradient backward was given for it."""
+    if mode != "all":
+        return old(tensors, hook, mode=mode)
+
+    def run(grads: Any) -> Any:
+        pairs = zip(tensors, grads, strict=True)
+        return hook([self.mapped(grad, lambda _: 1.0) if each is self.root else grad for each, grad in pairs])
+
+    return old(tensors, run, mode=mode)
