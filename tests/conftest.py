@@ -1,6 +1,7 @@
 """What the tests share: running the program as its user does."""
 
 import compileall
+import fcntl
 import os
 import signal
 import subprocess
@@ -13,12 +14,19 @@ import forked
 from helpers import DATA, TOY_RULES, ran
 from hooklaw.cli import main
 from hooklaw.model import flags
+from hooklaw.results import records
 
 ROOT = Path(__file__).parent.parent
 SOURCES = ["conformance", "backends", "reports"]
 collect_ignore = ["data"]
 pytest.register_assert_rewrite("scripted")
-LONGEST = ["long/test_repro_compiled.py", "command/test_fuzz_cli.py", "long/test_repro.py", "command/test_bench.py"]
+LONGEST = [
+    "long/test_repro_compiled.py",
+    "long/test_mutants.py",
+    "command/test_fuzz_cli.py",
+    "long/test_repro.py",
+    "command/test_bench.py",
+]
 """The files that take a minute or more, which begin before all others."""
 
 
@@ -73,6 +81,28 @@ def hooklaw_command(tmp_path_factory):
 
     def run(*args, cwd=folder, **how):
         return run_hooklaw(*args, cwd=cwd, **how)
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def whole_run(hooklaw_command, tmp_path_factory):
+    """Return a function of a backend: its run by every rule, made once for all processes of the tests."""
+    folder = tmp_path_factory.getbasetemp()
+    shared = folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder
+
+    def run(spec):
+        results = shared / f"whole-{spec.replace(':', '-')}.jsonl"
+        with (shared / "whole.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not results.exists():
+                unfinished = results.with_suffix(".part")
+                words = ("run", "--backend", spec, "--limit=120", f"--results={unfinished}")
+                done = hooklaw_command(*words, timeout=1200)
+                assert done.returncode == 0, done.stdout + done.stderr
+                unfinished.rename(results)
+        (found,) = records.read(results)
+        return found
 
     return run
 

@@ -2,6 +2,7 @@
 
 import ast
 import json
+import os
 import re
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from random import Random
 import pytest
 
 import hooklaw_backends
+from forked import HUGE_PAGES
 from helpers import shipped_rules
 from hooklaw.backend.loading import device_of, known_backends, load
 from hooklaw.errors import NotRunError
@@ -82,13 +84,13 @@ def specs():
 
 
 def run_of(spec, hooklaw, folder, wanted):
-    """Return the result of each of some rules on a backend, or of every rule, by its id."""
+    """Return the result of each of some rules on a backend, by its id."""
     results = folder / "results.jsonl"
-    rules = ("-k", " or ".join(wanted)) if wanted else ()
+    rules = "-k", " or ".join(wanted)
     done = hooklaw("run", "--backend", spec, "--limit=120", f"--results={results}", *rules, timeout=1200)
     assert done.returncode == 0, done.stderr
     (run,) = records.read(results)
-    return {name: result for name, result in run.results.items() if not wanted or name in wanted}
+    return {name: result for name, result in run.results.items() if name in wanted}
 
 
 class Forks(ExitStack):
@@ -97,15 +99,16 @@ class Forks(ExitStack):
     Backends of the same modules share that process, since a framework takes seconds to import.
     """
 
-    def __init__(self):
+    def __init__(self, **variables):
         super().__init__()
-        self._drivers = {}
+        self._drivers, self._environment = {}, {**os.environ, **HUGE_PAGES, **variables}
 
     def endings_of(self, scripts, *modules):
         """Return how scripts end, and what each raises."""
         if modules not in self._drivers:
             command = [sys.executable, DRIVER, *modules]
-            driver = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+            pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+            driver = subprocess.Popen(command, env=self._environment, text=True, **pipes)
             self._drivers[modules] = self.enter_context(driver)
         driver = self._drivers[modules]
         print(json.dumps(scripts), file=driver.stdin, flush=True)
@@ -161,15 +164,18 @@ def some_of(backend, number):
     return sorted([*own_of(backend), *Random(1).sample(others, min(number, len(others)))])  # noqa: S311 - any will do
 
 
-def expect_endings(spec, hooklaw, forks, folder):
-    """Expect each script to run to its end where its rule holds, and else to fail, with the same words, or to die."""
+def expect_endings(spec, hooklaw, forks, folder, run=None):
+    """Expect each script to run to its end where its rule holds, and else to fail, with the same words, or to die.
+
+    The rules are those of a run if one is given, else those that the backend breaks and some others.
+    """
     try:
         backend = load(spec)
     except NotRunError as reason:
         pytest.skip(str(reason))
     compiles = getattr(backend, "has_frames", False)
     number = OF_A_COMPILER if compiles else SAMPLE
-    results = run_of(spec, hooklaw, folder, [] if spec == "torch-eager" else some_of(backend, number))
+    results = run.results if run else run_of(spec, hooklaw, folder, some_of(backend, number))
     rules, silent = load_rules(), {"unsupported", "not-run"}
     ran = {name: result for name, result in results.items() if result.outcome not in silent}
     scripts = {name: script_of(rules[name], backend, result.detail) for name, result in ran.items()}

@@ -1,6 +1,5 @@
 """The reference engine as a backend: it keeps the law, and with its flags it does what torch does."""
 
-import json
 import subprocess
 import sys
 from pathlib import Path
@@ -23,18 +22,9 @@ UNSAID = {
 
 
 @pytest.fixture(scope="module")
-def outcomes(hooklaw_command, tmp_path_factory):
-    """Return a function that runs all rules on a backend, once, and returns the outcome of each."""
-    folder, known = tmp_path_factory.mktemp("runs"), {}
-
-    def run(name):
-        records = folder / f"{name}.jsonl"
-        done = hooklaw_command("run", "--backend", name, "--results", records)
-        assert done.returncode == 0, done.stdout + done.stderr
-        lines = map(json.loads, records.read_text().splitlines())
-        return {line["rule"]: line["outcome"] for line in lines if "rule" in line}
-
-    return lambda name: known.get(name) or known.setdefault(name, run(name))
+def outcomes(whole_run):
+    """Return a function that runs all rules on a backend, and returns the outcome of each."""
+    return lambda name: {rule: result.outcome for rule, result in whole_run(name).results.items()}
 
 
 def test_plays_the_law(outcomes):
