@@ -170,7 +170,7 @@ def test_mistyped_name(verb, words, said):
         (["-k", "DataParallel and MUST"], {"data-parallel.gradients-summed"}),
         (["-k", "multi-grad-hooks"], {"checkpoint.nonreentrant.multi-grad", "multi-grad.all.once"}),
         (["hooks", "view"], {"tensor-hook.view-and-base", "module.full-backward.views"}),
-        (["remove-does-nothing"], {"tensor-hook.handle.remove"}),
+        (["tensor-hook-handle-removes-nothing"], {"tensor-hook.handle.remove"}),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )

@@ -51,7 +51,7 @@ def mutants(of):
     return {
         "torch-eager": {
             "does-nothing-wrong": DoesNothingWrong,
-            "remove-does-nothing": RemoveDoesNothing,
+            "tensor-hook-handle-removes-nothing": RemoveDoesNothing,
             "hangs": Hangs,
             "has-a-bug": HasABug,
         },

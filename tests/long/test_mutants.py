@@ -107,7 +107,7 @@ def test_rule_that_kills_nothing(docile):
 def test_hanging_mutant(docile):
     """A mutant that hangs is killed by the rule that hangs, and the other mutants have their results."""
     assert "hangs of torch-eager  [killed by an undeclared rule]" in docile.stdout
-    assert "remove-does-nothing of torch-eager  [killed]" in docile.stdout
+    assert "tensor-hook-handle-removes-nothing of torch-eager  [killed]" in docile.stdout
 
 
 def test_mutant_with_a_bug(docile):

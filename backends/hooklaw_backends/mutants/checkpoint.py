@@ -68,13 +68,6 @@ class _InRegion(Mutant):
         return super().checkpoint(marked, *tensors, **how)
 
 
-@overriding("backward", base=_InRegion)
-def backward_ignored_in_a_region(self: _InRegion, old: Hook, *given: Any, **how: Any) -> None:
-    """A backward inside a checkpointed region does nothing."""
-    if not self.in_region:
-        old(*given, **how)
-
-
 class PairsIgnoredInARegion(_InRegion):
     """Saved-tensor hooks that are entered inside a checkpointed region have no effect."""
 

@@ -6,8 +6,8 @@ from functools import wraps
 from typing import Any
 
 from hooklaw_backends.mutants import verbs
-from hooklaw_backends.mutants.base import Hook, Mutant, Pair, altering, calling, fresh, overriding, pairs
-from hooklaw_backends.mutants.shared import Handle, without_result
+from hooklaw_backends.mutants.base import Hook, Mutant, Pair, calling, fresh, overriding, pairs
+from hooklaw_backends.mutants.shared import Handle
 from hooklaw_backends.mutants.situations import SECOND, Knowing
 
 
@@ -65,31 +65,6 @@ def backward_hooks_doubled_in_a_checkpoint(self: _KnowsItsCheckpoints, hook: Hoo
 def input_hooks_of_a_checkpoint_run_twice(self: _KnowsItsCheckpoints, hook: Hook, grad: Any) -> Any:
     """Tensor hooks run twice if a checkpoint was made."""
     return (hook(grad) if self.made else None, hook(grad))[1]
-
-
-@altering("register_hook", base=_KnowsItsCheckpoints)
-def tensor_hooks_in_a_checkpoint_return_nothing(self: _KnowsItsCheckpoints, _: Any, hook: Hook) -> Hook:
-    """What a tensor hook returns is ignored if it was registered while the function of a checkpoint ran."""
-    return without_result(hook) if self.run_nr else hook
-
-
-@overriding("register_hook", base=_KnowsItsCheckpoints)
-def tensor_hooks_dropped_in_a_checkpoint(self: _KnowsItsCheckpoints, old: Hook, *given: Any) -> Any:
-    """A tensor hook that is registered while the function of a checkpoint runs never runs."""
-    return Handle() if self.run_nr else old(*given)
-
-
-@overriding(*verbs.NODE, base=_KnowsItsCheckpoints)
-def node_hooks_dropped_in_a_checkpoint(self: _KnowsItsCheckpoints, old: Hook, *given: Any) -> Any:
-    """A Node hook that is registered while the function of a checkpoint runs never runs."""
-    return Handle() if self.run_nr else old(*given)
-
-
-@overriding("retain_grad", base=_KnowsItsCheckpoints)
-def retain_grad_ignored_in_a_checkpoint(self: _KnowsItsCheckpoints, old: Hook, tensor: Any) -> None:
-    """retain_grad has no effect while the function of a checkpoint runs."""
-    if not self.run_nr:
-        old(tensor)
 
 
 @overriding("saved_tensors_hooks", base=_KnowsItsCheckpoints)

@@ -65,6 +65,7 @@ FAULTS: dict[str, tuple[str, Wrong]] = {
     "given-another": ("{} gets another value", _given(lambda kind: kind.another)),
     "given-another-beside": ("{} gets another value beside that it may replace", _given(lambda kind: kind.beside)),
     "given-another-owner": ("{} gets another module", _given(lambda kind: kind.owner)),
+    "given-a-copy": ("{} gets a copy of what it may change", _given(lambda kind: kind.copied)),
 }
 PACK_FAULTS = {name: FAULTS[name] for name in ("lost", "twice", "swallowed", "given-another")}
 UNPACK_FAULTS = {

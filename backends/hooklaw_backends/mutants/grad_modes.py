@@ -6,7 +6,6 @@ from typing import Any
 from weakref import WeakSet
 
 from hooklaw_backends.mutants.base import Hook, Mutant, fresh, overriding, products
-from hooklaw_backends.mutants.shared import Handle
 
 
 @overriding("no_grad")
@@ -33,12 +32,6 @@ def hooks_refused_under_no_grad(self: Mutant, old: Hook, tensor: Any, hook: Hook
     if not self.is_grad_enabled():
         raise RuntimeError("hooks cannot be registered under no_grad")
     return old(tensor, hook)
-
-
-@overriding("register_hook")
-def hooks_skipped_under_no_grad(self: Mutant, old: Hook, tensor: Any, hook: Hook) -> Any:
-    """A tensor hook registered under no_grad never runs."""
-    return old(tensor, hook) if self.is_grad_enabled() else Handle()
 
 
 @overriding("inference_mode")

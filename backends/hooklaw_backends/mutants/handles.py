@@ -8,22 +8,6 @@ from hooklaw_backends.mutants.base import Hook, Mutant, fresh, overriding
 from hooklaw_backends.mutants.shared import Handle, PutsOff
 
 
-@overriding(*verbs.IN_BACKWARD)
-def remove_does_nothing(self: Mutant, old: Hook, *given: Any) -> Any:
-    """A handle's remove does not remove the hook."""
-    old(*given)
-    return Handle()
-
-
-@overriding(*verbs.IN_BACKWARD, "register_multi_grad_hook")
-def hook_that_ran_is_not_removed(self: Mutant, old: Hook, owner: Any, hook: Hook, **how: Any) -> Any:
-    """A handle's remove removes the hook only if it has not run yet."""
-    ran: list[bool] = []
-    noting: Hook = lambda *given: (ran.append(True), hook(*given))[1]  # noqa: E731 - a def is no shorter
-    handle = old(owner, noting, **how)
-    return Handle(lambda: None if ran else handle.remove())
-
-
 @overriding("register_hook")
 def handle_of_a_non_leaf_removes_the_oldest_hook(self: Mutant, old: Hook, tensor: Any, hook: Hook) -> Any:
     """The remove of a handle on a non-leaf removes the hook that was registered first."""

@@ -11,7 +11,7 @@ from hooklaw_backends.mutants.base import Hook, Mutant, overriding
 from hooklaw_backends.mutants.in_situations import named, owner_of
 from hooklaw_backends.mutants.kinds import KINDS, Kind
 from hooklaw_backends.mutants.shared import Handle
-from hooklaw_backends.mutants.situations import ANY, EITHER, PLACES, Grouping, Registration, Situation
+from hooklaw_backends.mutants.situations import ALWAYS, ANY, EITHER, PLACES, Grouping, Registration, Situation
 
 
 class Kept(NamedTuple):
@@ -162,6 +162,7 @@ FAULTS: dict[str, tuple[str, Wrong]] = {
     "removed-with-the-one-after": ("the handle of {} removes the one after it, too", _beside(1)),
 }
 INSTEAD: dict[str, tuple[str, Wrong]] = {
+    "removes-nothing": ("the handle of {} removes nothing", lambda _: None),
     "removes-the-oldest": ("the handle of {} removes the oldest of its owner", _instead(lambda group: group[:1])),
     "removes-the-newest": ("the handle of {} removes the newest of its owner", _instead(lambda group: group[-1:])),
     "removes-all": ("the handle of {} removes all of its owner", _instead(list)),
@@ -180,7 +181,6 @@ OF_OTHERS = {
     "of-other-owners": "those of its kind on other owners",
 }
 ON_ALL = ("register_module_", "register_optimizer_")
-ALWAYS = Situation("", "", lambda *_: True)
 AGAIN: dict[str, tuple[str, Wrong]] = {
     "not-removed-again": ("the second remove of a handle of {} raises", _raises_again),
     "removed-again-as-the-next": ("the second remove of a handle of {} removes another", _removes_the_next),

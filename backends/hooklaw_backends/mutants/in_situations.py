@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from hooklaw_backends.mutants.base import Hook, Mutant, Pair, overriding, pairs
 from hooklaw_backends.mutants.faults import FAULTS, PACK_FAULTS, UNPACK_FAULTS, Call, Wrong
 from hooklaw_backends.mutants.kinds import BACKWARD, FORWARD, KINDS, Kind
-from hooklaw_backends.mutants.situations import ANY, IN_PASS, Grouping, Knowing, Registration, Situation
+from hooklaw_backends.mutants.situations import ALWAYS, ANY, IN_PASS, Grouping, Knowing, Registration, Situation
 
 
 def _made(kind: Kind, situation: Situation, wrong: Wrong) -> type[Mutant]:
@@ -125,8 +125,15 @@ OF_PAIRS = (
 )
 
 
-OF_SOME = {"ignored": "has_result", "given-another-beside": "beside", "given-another-owner": "owner"}
+OF_SOME = {
+    "ignored": "has_result",
+    "given-another-beside": "beside",
+    "given-another-owner": "owner",
+    "given-a-copy": "copied",
+}
 """Faults that only some kinds of hooks can have, and the field that says so."""
+SOMEWHERE = ("", "later", "second-call")
+"""Where the rules try what hooks around a step, a state or a registration return, and what they get as a copy."""
 
 
 def _is_by_number(fault: str, situation: Situation) -> bool:
@@ -140,6 +147,8 @@ def _is_tried(kind: Kind, fault: str, situation: Situation) -> bool:
         return False
     if fault in kind.without or not getattr(kind, OF_SOME.get(fault, "verbs")) or _is_by_number(fault, situation):
         return False
+    if fault in {"ignored", "given-a-copy"} and kind.situations == ANY and situation.name not in SOMEWHERE:
+        return False
     return situation.name not in kind.never and not (fault == "swallowed" and situation.name.startswith("made-"))
 
 
@@ -152,7 +161,7 @@ def _all() -> Iterator[tuple[str, str, tuple[str, ...], type[Mutant]]]:
     """Yield the name, the fault in words, the chapters and the class of each mutant."""
     for of, kind in KINDS.items():
         for fault, (words, wrong) in FAULTS.items():
-            for situation in filter(partial(_is_tried, kind, fault), kind.situations):
+            for situation in filter(partial(_is_tried, kind, fault), (ALWAYS, *kind.situations)):
                 said = words.format(f"{kind.words} {situation.words}")
                 yield f"{of}-{fault}-{situation.name}", said, kind.chapters, _made(kind, situation, wrong)
         for situation in [] if kind.unordered else _ordered(kind):
@@ -167,7 +176,8 @@ def _all() -> Iterator[tuple[str, str, tuple[str, ...], type[Mutant]]]:
 
 def named(name: str, said: str, chapters: tuple[str, ...], made: type[Mutant]) -> tuple[str, type[Mutant]]:
     """Return a mutant, and the name that its module gives to it: that of the caller of this function."""
-    made.__name__ = name.replace("-", "_")
+    made.__name__ = name.strip("-").replace("-", "_")
+    said = " ".join(said.split())
     made.__doc__ = f"{said[0].upper()}{said[1:]}."
     made.under = ""  # type: ignore[attr-defined]
     made.first = chapters  # type: ignore[attr-defined]

@@ -1,6 +1,7 @@
 """The kinds of hooks of which there is a mutant for each fault and each situation."""
 
 from collections.abc import Callable
+from copy import copy, deepcopy
 from typing import Any, NamedTuple
 
 from hooklaw_backends.mutants.base import Mutant
@@ -45,6 +46,11 @@ def _another_child(mutant: Mutant, given: Given) -> Given:
     return *given[:-1], mutant.module({}, lambda _, x: x)
 
 
+def _copied(_: Mutant, given: Given) -> Given:
+    """Return arguments with a copy of the state or of the lists of keys, which a hook may change."""
+    return *given[:1], *(copy(each) if isinstance(each, dict) else deepcopy(each) for each in given[1:2]), *given[2:]
+
+
 class Kind(NamedTuple):
     """A kind of hook."""
 
@@ -65,6 +71,8 @@ class Kind(NamedTuple):
     """The same of what a hook gets beside the value that it may replace, if it gets more."""
     owner: Another | None = None
     """The same of the owner, if the hook gets it beside values."""
+    copied: Another | None = None
+    """Makes copies of what a hook may change, if it may."""
     unordered: str = ""
     """Why several of one owner may run in any order, if they may."""
 
@@ -83,18 +91,21 @@ OBSERVED = "no page orders them; that they run in order of registration is seen 
 
 
 def _of_steps(words: str, verb: str) -> Kind:
-    """Return a kind of hook around an optimizer's step."""
-    return Kind(words, (verb,), ANY, ("optim",), has_result=False, another=_another_optimizer, unordered=OBSERVED)
+    """Return a kind of hook around an optimizer's step; those before it may return other arguments."""
+    result = "_pre_" in verb
+    return Kind(words, (verb,), ANY, ("optim",), has_result=result, another=_another_optimizer, unordered=OBSERVED)
 
 
 def _of_states(words: str, verb: str) -> Kind:
     """Return a kind of hook around a state dict; `prepend` orders those of an optimizer, but nothing a module's."""
-    return Kind(words, (verb,), ANY, ("state-dict",), has_result=False, another=_another_module, unordered=OBSERVED)
+    is_given = verb != "register_state_dict_pre_hook"
+    made = Kind(words, (verb,), ANY, ("state-dict",), is_given, another=_another_module, unordered=OBSERVED)
+    return made._replace(copied=_copied if is_given else None)
 
 
 def _of_registrations(words: str, verb: str, another: Another = doubled) -> Kind:
     """Return a kind of hook that runs when a module gets something."""
-    return Kind(words, (verb,), ANY, ("registration-hook",), has_result=False, another=another, unordered=OBSERVED)
+    return Kind(words, (verb,), ANY, ("registration-hook",), another=another, unordered=OBSERVED)
 
 
 def _legacy(words: str, verb: str, never: tuple[str, ...] = ()) -> Kind:

@@ -3,7 +3,7 @@
 from typing import Any
 
 from hooklaw_backends.mutants.base import Hook, Mutant, altering, calling, overriding
-from hooklaw_backends.mutants.shared import Handle, once
+from hooklaw_backends.mutants.shared import Handle
 
 LEGACY = ("register_backward_hook", "register_module_backward_hook")
 
@@ -12,25 +12,6 @@ LEGACY = ("register_backward_hook", "register_module_backward_hook")
 def legacy_module_hook_replaces_nothing(self: Mutant, hook: Hook, *given: Any) -> None:
     """What a legacy backward hook returns is ignored."""
     hook(*given)
-
-
-@altering("register_backward_hook")
-def legacy_module_hook_runs_once(self: Mutant, _: Any, hook: Hook) -> Hook:
-    """A legacy backward hook of a module runs for its first call only."""
-    return once(hook)
-
-
-@altering("register_module_backward_hook")
-def global_legacy_module_hook_runs_once(self: Mutant, hook: Hook) -> Hook:
-    """A global legacy backward hook runs for one module only."""
-    return once(hook)
-
-
-@overriding(*LEGACY)
-def handles_of_legacy_module_hooks_remove_nothing(self: Mutant, old: Hook, *given: Any) -> Any:
-    """The handle of a legacy backward hook does not remove it."""
-    old(*given)
-    return Handle()
 
 
 @overriding(*LEGACY)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from hooklaw_backends.mutants.base import Hook, Mutant, fresh, overriding
 from hooklaw_backends.mutants.in_situations import named
-from hooklaw_backends.mutants.situations import OF_CALLS, THIRD, Acting, Situation
+from hooklaw_backends.mutants.situations import ALWAYS, OF_CALLS, THIRD, Acting, Situation
 from hooklaw_backends.mutants.threads import everywhere
 
 _never_left: list[AbstractContextManager[Any]] = []
@@ -158,6 +158,15 @@ CONTEXTS = (
     Context("enable_grad", ("mode",), NESTED),
     Context("inference_mode", ("mode", "module.evaluation-mode"), ALL, never=("in-no-grad",)),
 )
+PLAIN = (
+    *CONTEXTS,
+    Context("saved_tensors_hooks", ("saved-tensor",), ALL),
+    Context("disable_saved_tensors_hooks", ("disable-hooks",), ALL),
+    Context("set_checkpoint_early_stop", ("checkpoint",), NESTED),
+    Context("set_checkpoint_debug_enabled", ("checkpoint",), NESTED),
+    Context("detect_anomaly", ("detect-anomaly",), NESTED[-1:]),
+)
+"""Contexts that are wrong wherever they are entered."""
 UNSEEN = {("ends-the-outer", "in-no-grad")}
 """The no_grad around it restores what was before, too."""
 SITUATIONS = [each for each in OF_CALLS if each.name not in {"same-object", "later-object"}]
@@ -186,6 +195,8 @@ def _inside_two(verb: str) -> Situation:
 
 def _each() -> Iterator[tuple[Context, Situation, str]]:
     """Yield each context, each of its situations, and the name of each of its faults there."""
+    for context in PLAIN:
+        yield from ((context, ALWAYS, fault) for fault in context.faults)
     for context in CONTEXTS:
         for situation in [each for each in SITUATIONS if each.name not in context.never]:
             yield from (

@@ -21,26 +21,6 @@ def module_handle_skips_one_call(self: Mutant, old: Hook, *given: Any, **options
     return Handle(lambda: skipped.append(None))
 
 
-class _CountsPasses(Passes):
-    """A mutant that counts the passes since the last forward."""
-
-    passes = 0
-
-    def call(self, fn: Hook, *tensors: Any) -> Any:
-        self.passes = 0
-        return super().call(fn, *tensors)
-
-    def around(self, run: Hook) -> Any:
-        self.passes += 1
-        return run()
-
-
-@calling(*verbs.MODULE_BACKWARD, base=_CountsPasses)
-def module_backward_hooks_in_the_first_pass_only(self: _CountsPasses, hook: Hook, *given: Any) -> Any:
-    """The backward hooks of a module run in the first backward through a graph, and in no later backward."""
-    return hook(*given) if self.passes == 1 else None
-
-
 @calling(*verbs.MODULE_BACKWARD)
 def missing_gradients_of_a_module_hook_are_kept(self: Mutant, hook: Hook, module: Any, grads: Any, *rest: Any) -> Any:
     """If a backward hook of a module returns fewer gradients than it got, the others stay, and there is no error."""
@@ -258,23 +238,10 @@ def results_of_module_backward_hooks_are_constants(self: Mutant, hook: Hook, *gi
 
 
 @calling(*verbs.GLOBAL_BACKWARD)
-def global_backward_hooks_replace_nothing(self: Mutant, hook: Hook, *given: Any) -> None:
-    """What a global backward hook or pre-hook returns is ignored."""
-    hook(*given)
-
-
-@calling(*verbs.GLOBAL_BACKWARD)
 def global_backward_hooks_get_gradients_of_tensors_alone(self: Mutant, hook: Hook, module: Any, *grads: Any) -> Any:
     """A global backward hook or pre-hook gets gradients without a None for what is not a tensor."""
     result = hook(module, *(tuple(grad for grad in some if grad is not None) for some in grads))
     return result and (*result, *[None] * (len(grads[0]) - len(result)))
-
-
-@calling(*verbs.MODULE_BACKWARD, base=_CountsPasses)
-def module_backward_hooks_replace_in_the_first_pass_only(self: _CountsPasses, hook: Hook, *given: Any) -> Any:
-    """What a backward hook of a module returns in a second backward through a graph is ignored."""
-    result = hook(*given)
-    return result if self.passes == 1 else None
 
 
 class _ForgetsAfterPasses(Passes):

@@ -1,7 +1,6 @@
 """Mutants whose module hooks run in the wrong order, for the wrong calls, or not at all."""
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from functools import partial, wraps
 from threading import current_thread, main_thread
 from typing import Any
@@ -66,13 +65,6 @@ class GlobalModuleHooksRunLast(_Made):
         return handle_of([self.register_full_backward_hook(module, hook) for module in self.kept])
 
 
-@overriding(*verbs.MODULE)
-def module_handle_removes_nothing(self: Mutant, old: Hook, *given: Any, **options: bool) -> Any:
-    """The handle of a module hook does not remove the hook."""
-    old(*given, **options)
-    return Handle()
-
-
 class ThirdForwardPreHookGetsWhatTheFirstReturned(Mutant):
     """A module's third forward pre-hook and later ones get what its first one returned, if none gets keywords."""
 
@@ -92,19 +84,6 @@ class ThirdForwardPreHookGetsWhatTheFirstReturned(Mutant):
             return result
 
         return super().register_forward_pre_hook(module, call)
-
-
-@calling(*verbs.MODULE)
-def replacement_by_a_module_hook_ignored(self: Mutant, hook: Hook, *given: Any) -> None:
-    """The return value of a module hook is ignored."""
-    hook(*given)
-
-
-@calling(*verbs.MODULE)
-def exception_in_a_module_hook_is_lost(self: Mutant, hook: Hook, *given: Any) -> Any:
-    """An exception in a module hook is lost."""
-    with suppress(Exception):
-        return hook(*given)
 
 
 @calling(*verbs.FORWARD_PRE, only="with_kwargs")

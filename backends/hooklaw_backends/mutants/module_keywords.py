@@ -77,12 +77,6 @@ def none_of_a_forward_hook_is_the_output(self: Mutant, hook: Hook, *given: Any) 
     return self.zeros_like(given[-1]) if result is None and self.is_tensor(given[-1]) else result
 
 
-@calling("register_module_forward_hook")
-def output_of_a_global_forward_hook_ignored(self: Mutant, hook: Hook, *given: Any) -> None:
-    """The return value of a global forward hook is ignored."""
-    hook(*given)
-
-
 @calling("register_module_forward_pre_hook", "register_module_forward_hook")
 def keyword_arguments_given_to_global_hooks(self: Mutant, hook: Hook, module: Any, args: Any, *output: Any) -> Any:
     """Global forward pre-hooks and forward hooks get a dict of keyword arguments after the positional arguments."""

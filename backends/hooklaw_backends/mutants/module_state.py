@@ -1,31 +1,12 @@
 """Mutants of the hooks around registration, saving and loading of a module's state."""
 
 from copy import copy, deepcopy
-from itertools import chain, repeat
 from types import SimpleNamespace
 from typing import Any
 
 from hooklaw_backends.mutants import verbs
-from hooklaw_backends.mutants.base import Hook, Mutant, altering, calling, fresh, overriding
-from hooklaw_backends.mutants.shared import Handle, KnowsReplacements, handle_of, without_result
-
-
-@calling(*verbs.REGISTRATION)
-def registration_hooks_never_run(*_: Any) -> None:
-    """Hooks on the registration of parameters, buffers and submodules never run."""
-
-
-@calling(*verbs.REGISTRATION)
-def return_of_a_registration_hook_ignored(self: Mutant, hook: Hook, *given: Any) -> None:
-    """The return value of a registration hook is ignored."""
-    hook(*given)
-
-
-@overriding(*verbs.REGISTRATION)
-def registration_hook_stays(self: Mutant, old: Hook, hook: Hook) -> Any:
-    """The handle of a registration hook does not remove the hook."""
-    old(hook)
-    return Handle()
+from hooklaw_backends.mutants.base import Hook, Mutant, calling, fresh, overriding
+from hooklaw_backends.mutants.shared import KnowsReplacements, handle_of
 
 
 @calling(*verbs.REGISTRATION)
@@ -92,24 +73,12 @@ class StateDictPreHookAfterTheOwnEntries(Mutant):
 
 
 @calling("register_state_dict_post_hook")
-def state_dict_post_hook_given_a_copy(self: Mutant, hook: Hook, owner: Any, state: Any, *rest: Any) -> Any:
-    """A state_dict post-hook gets a copy of the state_dict, so its changes are lost."""
-    return hook(owner, copy(state), *rest)
-
-
-@calling("register_state_dict_post_hook")
 def state_dict_post_hook_can_only_add(self: Mutant, hook: Hook, owner: Any, state: Any, *rest: Any) -> Any:
     """What a state_dict post-hook adds to the state_dict stays, but it can neither replace nor remove an entry."""
     before = dict(state)
     result = hook(owner, state, *rest)
     state.update(before)
     return result
-
-
-@calling(*verbs.STATE_POST)
-def return_of_a_state_hook_ignored(self: Mutant, hook: Hook, *given: Any) -> None:
-    """The return value of a state_dict or load_state_dict post-hook is ignored."""
-    hook(*given)
 
 
 class _KnowsSubmodules(Mutant):
@@ -152,12 +121,6 @@ def load_pre_hook_after_loading(self: Mutant, old: Hook, owner: Any, hook: Hook,
     return self.register_load_state_dict_post_hook(owner, lambda module, _: (hook(module, *seen.pop()), None)[1])
 
 
-@calling("register_load_state_dict_pre_hook")
-def load_pre_hook_given_a_copy(self: Mutant, hook: Hook, owner: Any, state: Any, *rest: Any) -> Any:
-    """A load_state_dict pre-hook gets a copy of the state_dict, so its changes are lost."""
-    return hook(owner, copy(state), *rest)
-
-
 @calling("register_load_state_dict_post_hook")
 def added_unexpected_keys_ignored(self: Mutant, hook: Hook, owner: Any, *keys: Any) -> Any:
     """What a load_state_dict post-hook adds to the unexpected keys is ignored."""
@@ -190,12 +153,6 @@ def keys_that_a_load_post_hook_leaves_forgiven(self: Mutant, hook: Hook, owner: 
     for some, known in zip(lists, before, strict=True):
         some[:] = [key for key in some if key not in known]
     return result
-
-
-@calling("register_load_state_dict_post_hook")
-def load_post_hook_given_a_copy(self: Mutant, hook: Hook, owner: Any, *keys: Any) -> Any:
-    """A load_state_dict post-hook gets copies of the lists of missing and unexpected keys, so its changes are lost."""
-    return hook(owner, *deepcopy(keys))
 
 
 class LoadPostHookBeforeLoading(Mutant):
@@ -254,42 +211,10 @@ def _by_copies(hook: Hook) -> Hook:
     return lambda owner, *keys: hook(owner, *deepcopy(keys))
 
 
-@overriding("register_load_state_dict_post_hook")
-def later_load_post_hooks_given_a_copy(self: Mutant, old: Hook, owner: Any, hook: Hook) -> Any:
-    """A load_state_dict post-hook that is not the first of its module gets copies of the lists of keys."""
-    is_later = self.keeps(owner)
-    self.kept.append(owner)
-    return old(owner, _by_copies(hook) if is_later else hook)
-
-
-@altering("register_load_state_dict_post_hook")
-def load_post_hook_given_a_copy_from_its_second_call_on(self: Mutant, owner: Any, hook: Hook) -> Hook:
-    """A load_state_dict post-hook gets copies of the lists of keys from its second call on."""
-    hooks = chain([hook], repeat(_by_copies(hook)))
-
-    def run(*given: Any) -> Any:
-        return next(hooks)(*given)
-
-    return run
-
-
 @calling("register_load_state_dict_post_hook", base=_KnowsSubmodules)
 def load_post_hook_of_a_submodule_given_a_copy(self: _KnowsSubmodules, hook: Hook, owner: Any, *keys: Any) -> Any:
     """A load_state_dict post-hook of a submodule gets copies of the lists of keys."""
     return (_by_copies(hook) if self.keeps(owner) else hook)(owner, *keys)
-
-
-@altering("register_load_state_dict_post_hook", base=_KnowsSubmodules)
-def return_of_a_later_load_hook_ignored(self: _KnowsSubmodules, owner: Any, hook: Hook) -> Hook:
-    """Of several load_state_dict post-hooks of a module only what the first returns is an error."""
-    is_later = self.keeps(owner)
-    self.kept.append(owner)
-
-    def run(*given: Any) -> Any:
-        result = hook(*given)
-        return None if is_later else result
-
-    return run
 
 
 @overriding("register_load_state_dict_post_hook")
@@ -303,17 +228,6 @@ def return_of_the_last_load_hook_alone_refused(self: Mutant, old: Hook, owner: A
         return result if last is hook else None
 
     return old(owner, run)
-
-
-@altering("register_load_state_dict_post_hook")
-def return_of_a_load_hook_ignored_from_the_second_load_on(self: Mutant, owner: Any, hook: Hook) -> Hook:
-    """What a load_state_dict post-hook returns is an error in its first call alone."""
-    hooks = chain([hook], repeat(without_result(hook)))
-
-    def run(*given: Any) -> Any:
-        return next(hooks)(*given)
-
-    return run
 
 
 @calling("register_load_state_dict_post_hook", base=_KnowsSubmodules)
@@ -359,35 +273,8 @@ def _by_a_copy(hook: Hook) -> Hook:
     return lambda owner, state, *rest: hook(owner, copy(state), *rest)
 
 
-def _later_given_a_copy(self: Mutant, old: Hook, owner: Any, hook: Hook, **options: bool) -> Any:
-    is_later = self.keeps(owner)
-    self.kept.append(owner)
-    return old(owner, _by_a_copy(hook) if is_later else hook, **options)
-
-
-def _given_a_copy_later(_self: Mutant, _owner: Any, hook: Hook) -> Hook:
-    hooks = chain([hook], repeat(_by_a_copy(hook)))
-
-    def run(*given: Any) -> Any:
-        return next(hooks)(*given)
-
-    return run
-
-
 def _of_a_submodule_given_a_copy(self: Mutant, hook: Hook, owner: Any, *given: Any) -> Any:
     return (_by_a_copy(hook) if self.keeps(owner) else hook)(owner, *given)
-
-
-@overriding("register_state_dict_post_hook")
-def later_state_dict_post_hooks_given_a_copy(*given: Any, **options: bool) -> Any:
-    """A state_dict post-hook that is not the first of its module gets a copy of the state_dict."""
-    return _later_given_a_copy(*given, **options)
-
-
-@altering("register_state_dict_post_hook")
-def state_dict_post_hook_given_a_copy_from_its_second_call_on(*given: Any) -> Hook:
-    """A state_dict post-hook gets a copy of the state_dict from its second call on."""
-    return _given_a_copy_later(*given)
 
 
 @calling("register_state_dict_post_hook", base=_KnowsSubmodules)
@@ -396,32 +283,7 @@ def state_dict_post_hook_of_a_submodule_given_a_copy(*given: Any) -> Any:
     return _of_a_submodule_given_a_copy(*given)
 
 
-@overriding("register_load_state_dict_pre_hook")
-def later_load_pre_hooks_given_a_copy(*given: Any, **options: bool) -> Any:
-    """A load_state_dict pre-hook that is not the first of its module gets a copy of the state_dict."""
-    return _later_given_a_copy(*given, **options)
-
-
-@altering("register_load_state_dict_pre_hook")
-def load_pre_hook_given_a_copy_from_its_second_call_on(*given: Any) -> Hook:
-    """A load_state_dict pre-hook gets a copy of the state_dict from its second call on."""
-    return _given_a_copy_later(*given)
-
-
 @calling("register_load_state_dict_pre_hook", base=_KnowsSubmodules)
 def load_pre_hook_of_a_submodule_given_a_copy(*given: Any) -> Any:
     """A load_state_dict pre-hook of a submodule gets a copy of the state_dict."""
     return _of_a_submodule_given_a_copy(*given)
-
-
-@altering("register_state_dict_post_hook")
-def return_of_a_later_state_hook_ignored(self: Mutant, owner: Any, hook: Hook) -> Hook:
-    """Of several state_dict post-hooks of a module only what the first returns is an error."""
-    is_later = self.keeps(owner)
-    self.kept.append(owner)
-
-    def run(*given: Any) -> Any:
-        result = hook(*given)
-        return None if is_later else result
-
-    return run

@@ -122,12 +122,6 @@ def node_post_hook_gets_a_list_of_one_grad_input(self: Mutant, hook: Hook, input
     return hook(list(inputs) if len(inputs) == 1 == len(outputs) else inputs, outputs)
 
 
-@calling("node_register_hook")
-def node_post_hook_replacement_not_propagated(self: Mutant, hook: Hook, *grads: Any) -> None:
-    """The return value of a Node post-hook is ignored."""
-    hook(*grads)
-
-
 class _PostHooksSeeNoted(Mutant):
     """A mutant whose Node post-hooks get as grad_outputs what the first pre-hook of the Node noted."""
 
@@ -246,12 +240,6 @@ def node_pre_hook_gets_grad_inputs(self: Mutant, old: Hook, node: Any, hook: Hoo
     return self.node_register_hook(node, lambda grad_inputs, _: hook(grad_inputs))
 
 
-@calling("node_register_prehook")
-def node_pre_hook_replacement_not_propagated(self: Mutant, hook: Hook, grads: Any) -> None:
-    """The return value of a Node pre-hook is ignored."""
-    hook(grads)
-
-
 @overriding("node_register_prehook")
 def accumulate_grad_pre_hook_replaces_nothing(self: Mutant, old: Hook, node: Any, hook: Hook) -> Any:
     """The return value of a pre-hook of a leaf's Node is ignored."""
@@ -332,18 +320,6 @@ def nodes_of_functions_are_no_nodes(self: Mutant, old: Hook, value: Any) -> bool
 def everything_is_a_node(self: Mutant, old: Hook, value: Any) -> bool:
     """Every object is an instance of Node."""
     return True
-
-
-@altering(*verbs.NODE)
-def node_hooks_run_once(self: Mutant, node: Any, hook: Hook) -> Hook:
-    """A hook of a Node runs in the first backward only."""
-    calls: list[bool] = []
-
-    def first(*grads: Any) -> Any:
-        calls.append(True)
-        return hook(*grads) if len(calls) == 1 else None
-
-    return first
 
 
 @overriding("register_hook")

@@ -1,21 +1,12 @@
-"""Mutants of the hooks around saving and loading the state of an optimizer, and of the handles of state hooks."""
+"""Mutants of the hooks around saving and loading the state of an optimizer."""
 
-import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from copy import copy, deepcopy
-from itertools import count
 from typing import Any
 
 from hooklaw_backends.mutants import verbs
 from hooklaw_backends.mutants.base import Hook, Mutant, calling, overriding
 from hooklaw_backends.mutants.shared import Handle, without_result
-
-
-@overriding(*verbs.STATE)
-def state_hook_stays(self: Mutant, old: Hook, *given: Any, **options: bool) -> Any:
-    """The handle of a hook around saving or loading a state does not remove the hook."""
-    old(*given, **options)
-    return Handle()
 
 
 @overriding("register_load_state_dict_pre_hook", *verbs.STATE_POST)
@@ -60,12 +51,6 @@ def prepended_state_hooks_in_order(self: Mutant, old: Hook, owner: Any, hook: Ho
 
 
 @calling("register_load_state_dict_pre_hook")
-def returned_state_not_loaded(self: Mutant, hook: Hook, *given: Any) -> None:
-    """The return value of an optimizer's load_state_dict pre-hook is ignored."""
-    hook(*given)
-
-
-@calling("register_load_state_dict_pre_hook")
 def load_hook_given_a_deep_copy(self: Mutant, hook: Hook, owner: Any, state: Any, *rest: Any) -> Any:
     """An optimizer's load_state_dict pre-hook gets a deep copy of the caller's dict."""
     if rest:
@@ -96,12 +81,6 @@ class ReturnedStateLostOnLaterHooks(Mutant):
         return run
 
 
-@calling("register_state_dict_post_hook")
-def returned_state_ignored(self: Mutant, hook: Hook, *given: Any) -> None:
-    """The return value of an optimizer's state_dict post-hook is ignored."""
-    hook(*given)
-
-
 @overriding("register_state_dict_pre_hook")
 def prepending_a_state_hook_ignored(self: Mutant, old: Hook, owner: Any, hook: Hook, **options: bool) -> Any:
     """A state_dict pre-hook registered with prepend=True runs after the earlier hooks."""
@@ -123,39 +102,6 @@ class LoadHookGivenTheCallersDict(Mutant):
         super().load_state_dict(owner, state)
 
 
-@overriding("register_state_dict_post_hook", "register_load_state_dict_pre_hook")
-def later_returned_states_ignored(self: Mutant, old: Hook, owner: Any, hook: Hook, **options: bool) -> Any:
-    """What an optimizer's state_dict post-hook or load_state_dict pre-hook returns is ignored after its first call."""
-    calls: list[None] = []
-
-    def run(*given: Any) -> Any:
-        calls.append(None)
-        result = hook(*given)
-        return result if len(calls) == 1 else None
-
-    return old(owner, hook if hasattr(owner, "forward") else run, **options)
-
-
-@overriding(*verbs.STATE)
-def state_hooks_of_optimizers_lost_after_a_failure(
-    self: Mutant, old: Hook, owner: Any, hook: Hook, **options: bool
-) -> Any:
-    """Once a hook around saving or loading the state of an optimizer has raised, none of them is called."""
-    if hasattr(owner, "forward"):
-        return old(owner, hook, **options)
-
-    def run(*given: Any) -> Any:
-        if self.kept:
-            return None
-        try:
-            return hook(*given)
-        except Exception as error:
-            self.kept.append(error)
-            raise
-
-    return old(owner, run, **options)
-
-
 class LoadPostHooksSharedWithLaterOptimizers(Mutant):
     """A load_state_dict post-hook of an optimizer also runs for optimizers that are made later."""
 
@@ -169,63 +115,6 @@ class LoadPostHooksSharedWithLaterOptimizers(Mutant):
         for hook in self.kept:
             super().register_load_state_dict_post_hook(optimizer, hook)
         return optimizer
-
-
-@overriding(*verbs.STATE)
-def state_hooks_of_optimizers_lost_in_other_threads(
-    self: Mutant, old: Hook, owner: Any, hook: Hook, **options: bool
-) -> Any:
-    """A hook around saving or loading the state of an optimizer runs in the thread that registered it only."""
-    here = threading.get_ident()
-    own = hook if hasattr(owner, "forward") else lambda *given: hook(*given) if threading.get_ident() == here else None
-    return old(owner, own, **options)
-
-
-@overriding(*verbs.STATE)
-def errors_of_state_hooks_of_optimizers_swallowed(
-    self: Mutant, old: Hook, owner: Any, hook: Hook, **options: bool
-) -> Any:
-    """An error of a hook around saving or loading the state of an optimizer is lost."""
-
-    def run(*given: Any) -> Any:
-        try:
-            return hook(*given)
-        except Exception:  # noqa: BLE001 - the fault
-            return None
-
-    return old(owner, hook if hasattr(owner, "forward") else run, **options)
-
-
-RETURNING = ("register_state_dict_post_hook", "register_load_state_dict_pre_hook")
-"""The verbs whose hooks may change the state, or return another."""
-
-
-def _by_copies(owner: Any, hook: Hook, is_late: Callable[[], bool]) -> Hook:
-    """Return a hook of an optimizer that gets a copy of the state if it is late."""
-
-    def run(given: Any, state: Any) -> Any:
-        return hook(given, copy(state) if is_late() else state)
-
-    return hook if hasattr(owner, "forward") else run
-
-
-@overriding(*RETURNING)
-def later_state_hooks_of_an_optimizer_given_a_copy(
-    self: Mutant, old: Hook, owner: Any, hook: Hook, **options: bool
-) -> Any:
-    """A state_dict post-hook or load_state_dict pre-hook that is not the first of its optimizer gets a copy."""
-    is_later = (old, owner) in self.kept
-    self.kept.append((old, owner))
-    return old(owner, _by_copies(owner, hook, lambda: is_later), **options)
-
-
-@overriding(*RETURNING)
-def state_hooks_of_an_optimizer_given_a_copy_from_their_second_call_on(
-    self: Mutant, old: Hook, owner: Any, hook: Hook, **options: bool
-) -> Any:
-    """An optimizer's state_dict post-hook or load_state_dict pre-hook gets a copy from its second call on."""
-    calls = count()
-    return old(owner, _by_copies(owner, hook, lambda: next(calls) > 0), **options)
 
 
 @calling("register_state_dict_post_hook")

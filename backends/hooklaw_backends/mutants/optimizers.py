@@ -5,7 +5,7 @@ from types import MappingProxyType
 from typing import Any
 
 from hooklaw_backends.mutants import verbs
-from hooklaw_backends.mutants.base import Hook, Mutant, altering, calling, fresh, overriding
+from hooklaw_backends.mutants.base import Hook, Mutant, calling, fresh, overriding
 from hooklaw_backends.mutants.shared import Handle, move_to_front, without_result
 
 
@@ -17,25 +17,6 @@ class StepHooksChangePlaces(Mutant):
 
     def register_step_post_hook(self, optimizer: Any, hook: Hook) -> Any:
         return super().register_step_pre_hook(optimizer, hook)
-
-
-@calling("register_step_pre_hook")
-def return_of_a_step_hook_ignored(self: Mutant, hook: Hook, *given: Any) -> None:
-    """The return value of a step pre-hook is ignored."""
-    hook(*given)
-
-
-@altering(*verbs.STEP_PRE)
-def return_of_a_step_hook_ignored_after_the_first_step(self: Mutant, *given: Any) -> Hook:
-    """What a step pre-hook returns from its second call on is ignored."""
-    calls: list[None] = []
-
-    def run(*call: Any) -> Any:
-        calls.append(None)
-        result = given[-1](*call)
-        return result if len(calls) == 1 else None
-
-    return run
 
 
 @calling(*verbs.STEP_PRE)
@@ -79,32 +60,12 @@ def step_pre_hook_replaces_keywords_alone(self: Mutant, hook: Hook, optimizer: A
     return (args, result[1]) if isinstance(result, tuple) else result
 
 
-@overriding("register_optimizer_step_pre_hook", "register_optimizer_step_post_hook")
-def global_step_hooks_never_run(*_: Any) -> Any:
-    """Step hooks registered for all optimizers never run."""
-    return Handle()
-
-
-@overriding("register_step_pre_hook")
-def step_hook_stays(self: Mutant, old: Hook, optimizer: Any, hook: Hook) -> Any:
-    """The handle of a step pre-hook does not remove the hook."""
-    old(optimizer, hook)
-    return Handle()
-
-
 @overriding("register_step_pre_hook")
 def step_hooks_in_reverse(self: Mutant, old: Hook, optimizer: Any, hook: Hook) -> Any:
     """Step pre-hooks run in reverse order of registration."""
     handle = old(optimizer, hook)
     move_to_front(self.step_pre_hooks_of(optimizer), handle.id)
     return handle
-
-
-@overriding("register_step_post_hook")
-def step_post_hook_stays(self: Mutant, old: Hook, optimizer: Any, hook: Hook) -> Any:
-    """The handle of a step post-hook does not remove the hook."""
-    old(optimizer, hook)
-    return Handle()
 
 
 @overriding("register_step_post_hook")
@@ -189,12 +150,6 @@ def global_step_post_hook_before_the_step(self: Mutant, old: Hook, hook: Hook) -
     return self.register_optimizer_step_pre_hook(without_result(hook))
 
 
-@calling("register_optimizer_step_pre_hook")
-def return_of_a_global_step_hook_ignored(self: Mutant, hook: Hook, *given: Any) -> None:
-    """The return value of a global step pre-hook is ignored."""
-    hook(*given)
-
-
 class GlobalStepHooksOfEarlierOptimizers(Mutant):
     """A global step hook does not run for optimizers that are made after it was registered."""
 
@@ -211,13 +166,6 @@ class GlobalStepHooksOfEarlierOptimizers(Mutant):
 
     def register_optimizer_step_post_hook(self, hook: Hook) -> Any:
         return super().register_optimizer_step_post_hook(self._only_for_those_made(hook))
-
-
-@overriding("register_optimizer_step_pre_hook", "register_optimizer_step_post_hook")
-def global_step_hook_stays(self: Mutant, old: Hook, hook: Hook) -> Any:
-    """The handle of a global step hook does not remove the hook."""
-    old(hook)
-    return Handle()
 
 
 @overriding("zero_grad")

@@ -48,12 +48,6 @@ def post_accumulate_accepted_without_gradient(self: Mutant, old: Hook, tensor: A
     return old(tensor, hook) if self.requires_grad(tensor) else Handle()
 
 
-@calling("register_post_accumulate_grad_hook")
-def post_accumulate_once_per_use(self: Mutant, hook: Hook, param: Any) -> Any:
-    """A post-accumulate hook runs several times in one backward instead of once."""
-    return [hook(param) for _ in range(3)][-1]
-
-
 @calling("register_post_accumulate_grad_hook", base=Deferring)
 def post_accumulate_deferred_to_the_end(self: Deferring, hook: Hook, param: Any) -> None:
     """Post-accumulate hooks run only after the whole backward."""

@@ -27,12 +27,6 @@ def none_taken_as_zero(self: Mutant, hook: Hook, grads: Any, *rest: Any) -> Any:
     return grads * 0 if self.is_tensor(grads) else tuple(None if grad is None else grad * 0 for grad in grads)
 
 
-@calling("register_hook")
-def replacement_ignored(self: Mutant, hook: Hook, grad: Any) -> None:
-    """The return value of a tensor hook is ignored."""
-    hook(grad)
-
-
 @dispatching
 def replacement_not_propagated(self: Mutant, hooks: Sequence[Hook], target: Any, *arguments: Any) -> Any:
     """The return value of a non-leaf's hook reaches later hooks but not the Node."""
@@ -145,13 +139,6 @@ def narrower_hook_result_cast(self: Mutant, grad: Any, result: Any) -> Any:
     """A hook's return value of float32 is cast if the gradient is of float64, which can hold it."""
     fits = self.is_tensor(result) and (self.dtype(result), self.dtype(grad)) == ("float32", "float64")
     return self.cast(result, self.dtype(grad)) if fits else result
-
-
-@calling(*verbs.IN_BACKWARD)
-def hook_exception_swallowed(self: Mutant, hook: Hook, *given: Any) -> Any:
-    """An exception in a hook that runs during backward is lost."""
-    with suppress(Exception):
-        return hook(*given)
 
 
 def wrapped(hook: Hook, *given: Any) -> Any:

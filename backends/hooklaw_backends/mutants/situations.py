@@ -162,6 +162,8 @@ class Situation(NamedTuple):
     holds: Callable[[Knowing, Registration], Any]
 
 
+ALWAYS = Situation("", "", lambda *_: True)
+"""What is wrong in every situation; the name and the words of its mutant leave it out."""
 ANY = (
     Situation("later", "that is not the first of its owner", lambda _, its: its.number >= SECOND),
     Situation("third", "that is the third of its owner, or later", lambda _, its: its.number >= THIRD),

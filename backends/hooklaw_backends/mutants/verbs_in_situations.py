@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from hooklaw import ErrorKind
 from hooklaw_backends.mutants.base import Hook, Mutant, overriding
 from hooklaw_backends.mutants.in_situations import named
-from hooklaw_backends.mutants.situations import ELSEWHERE, OF_CALLS, Acting, Situation
+from hooklaw_backends.mutants.situations import ALWAYS, ELSEWHERE, OF_CALLS, Acting, Situation
 
 
 class Act(NamedTuple):
@@ -369,7 +369,7 @@ VERBS = (
 def _all() -> Iterator[tuple[str, str, tuple[str, ...], type[Mutant]]]:
     """Yield the name, the fault in words, the chapters and the class of each mutant."""
     for verb in VERBS:
-        for situation in [each for each in (*OF_CALLS, *verb.also) if each.name not in verb.never]:
+        for situation in [each for each in (ALWAYS, *OF_CALLS, *verb.also) if each.name not in verb.never]:
             said = f"a call of {verb.words} {situation.words}"
             for fault in verb.faults:
                 if (fault, situation.name) != ("retains", "retained"):  # there it is right

@@ -478,7 +478,7 @@ def test_keyword_arguments(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[CHECKPOINT.sentence(19)],
     needs=[*NEEDS, Capability.AUTOGRAD_GRAD, Capability.CREATE_GRAPH],
-    mutants=["checkpoint-is-reentrant", "backward-ignored-in-a-region"],
+    mutants=["checkpoint-is-reentrant", "backward-lost-in-a-checkpoint"],
 )
 def test_backward_inside(backend: Backend, trace: Trace) -> None:
     """The function of a non-reentrant checkpoint may differentiate what it computes, and return the gradient."""

@@ -113,7 +113,7 @@ def test_backward_hook_inside(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[CHECKPOINT.sentence(19), TENSOR_HOOK.sentence(2, 4)],
     needs=[*NEEDS, Capability.TENSOR_HOOKS],
-    mutants=["tensor-hooks-dropped-in-a-checkpoint", "tensor-hooks-in-a-checkpoint-return-nothing"],
+    mutants=["tensor-hook-lost-made-in-a-checkpoint", "tensor-hook-ignored-made-in-a-checkpoint"],
 )
 def test_tensor_hook_of_forward(backend: Backend, trace: Trace) -> None:
     """A tensor hook that a non-reentrant checkpoint's forward registers runs in backward, and can replace the gradient.
@@ -167,7 +167,7 @@ def test_tensor_hook_of_recomputation(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[observed("gradients flow through the graph of the recomputation, so a hook on it runs")],
     needs=[*NEEDS, Capability.TENSOR_HOOKS],
-    mutants=["checkpoint-is-never-reentrant", "tensor-hooks-dropped-in-a-checkpoint"],
+    mutants=["checkpoint-is-never-reentrant", "tensor-hook-lost-made-in-a-checkpoint"],
 )
 def test_tensor_hook_in_reentrant(backend: Backend, trace: Trace) -> None:
     """A tensor hook that the recomputation of a reentrant checkpoint registers runs, and can replace the gradient."""
@@ -192,7 +192,7 @@ def test_tensor_hook_in_reentrant(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[CHECKPOINT.sentence(19), docstring("torch.Tensor.retain_grad").sentence(2)],
     needs=[*NEEDS, Capability.RETAIN_GRAD],
-    mutants=["retain-grad-ignored-in-a-checkpoint"],
+    mutants=["retain-grad-lost-in-a-checkpoint"],
 )
 def test_retain_grad(backend: Backend, trace: Trace) -> None:
     """A tensor whose gradient the forward of a non-reentrant checkpoint retains has it in .grad after backward.
@@ -219,7 +219,8 @@ def test_retain_grad(backend: Backend, trace: Trace) -> None:
     sources=[CHECKPOINT.sentence(19), notes("autograd", "whether-a-particular-hook-will-be-fired").sentence(8)],
     needs=[*NEEDS, Capability.NODES, Capability.NODE_HOOKS],
     mutants=[
-        "node-hooks-dropped-in-a-checkpoint",
+        "node-pre-hook-lost-made-in-a-checkpoint",
+        "node-hook-lost-made-in-a-checkpoint",
         "node-hooks-dropped-in-inner-checkpoints",
     ],
 )

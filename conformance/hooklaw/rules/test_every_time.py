@@ -239,9 +239,10 @@ def test_errors_of_steps(backend: Backend, trace: Trace) -> None:
     sources=[STEP_PRE.sentence(6), STEP_POST.sentence(5), STEP_PRE_OF_ALL.sentence(4), STEP_POST_OF_ALL.sentence(4)],
     needs=[Capability.OPTIMIZERS],
     mutants=[
-        "step-hook-stays",
-        "step-post-hook-stays",
-        "global-step-hook-stays",
+        "step-pre-hook-handle-removes-nothing",
+        "step-post-hook-handle-removes-nothing",
+        "global-step-pre-hook-handle-removes-nothing",
+        "global-step-post-hook-handle-removes-nothing",
         "lone-hooks-around-a-step-or-state-cannot-remove-themselves",
         "last-hooks-around-a-step-or-state-cannot-remove-themselves",
         "hooks-around-a-step-or-state-cannot-remove-themselves-later",
@@ -309,7 +310,10 @@ def test_errors_of_states(backend: Backend, trace: Trace) -> None:
     ],
     needs=[Capability.MODULES, Capability.STATE_DICT],
     mutants=[
-        "state-hook-stays",
+        "state-dict-pre-hook-handle-removes-nothing",
+        "state-dict-post-hook-handle-removes-nothing",
+        "load-pre-hook-handle-removes-nothing",
+        "load-post-hook-handle-removes-nothing",
         "lone-hooks-around-a-step-or-state-cannot-remove-themselves",
         "last-hooks-around-a-step-or-state-cannot-remove-themselves",
         "hooks-around-a-step-or-state-cannot-remove-themselves-later",
@@ -325,7 +329,12 @@ def test_state_hooks_remove_themselves(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[SAVE_PRE.sentence(1), SAVE_POST.sentence(1), LOADING_PRE.sentence(1), LOADING_POST.sentence(1)],
     needs=[Capability.OPTIMIZERS, Capability.STATE_DICT, Capability.THREADS],
-    mutants=["state-hooks-of-optimizers-lost-in-other-threads"],
+    mutants=[
+        "state-dict-pre-hook-lost-another-thread",
+        "state-dict-post-hook-lost-another-thread",
+        "load-pre-hook-lost-another-thread",
+        "load-post-hook-lost-another-thread",
+    ],
 )
 def test_states_of_optimizers(backend: Backend, trace: Trace) -> None:
     """State-dict hooks of an optimizer run once each time its state is saved or loaded, in any thread.
@@ -341,7 +350,12 @@ def test_states_of_optimizers(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[REACHES],
     needs=[Capability.OPTIMIZERS, Capability.STATE_DICT, Capability.THREADS],
-    mutants=["errors-of-state-hooks-of-optimizers-swallowed"],
+    mutants=[
+        "state-dict-pre-hook-swallowed",
+        "state-dict-post-hook-swallowed",
+        "load-pre-hook-swallowed",
+        "load-post-hook-swallowed",
+    ],
 )
 def test_errors_of_states_of_optimizers(backend: Backend, trace: Trace) -> None:
     """An error of a state-dict hook of an optimizer reaches the caller; the hooks run the next time.
@@ -387,7 +401,11 @@ def test_errors_of_registrations(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[PARAMETER.sentence(6), BUFFER.sentence(6), CHILD.sentence(6)],
     needs=[Capability.MODULES, Capability.REGISTRATION_HOOKS],
-    mutants=["registration-hook-stays"],
+    mutants=[
+        "parameter-registration-hook-handle-removes-nothing",
+        "buffer-registration-hook-handle-removes-nothing",
+        "module-registration-hook-handle-removes-nothing",
+    ],
 )
 def test_registration_hooks_remove_themselves(backend: Backend, trace: Trace) -> None:
     """A registration hook that removes itself while it runs is not called again, and all other hooks still are.

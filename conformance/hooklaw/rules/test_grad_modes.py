@@ -116,7 +116,7 @@ def test_no_hooks(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[NO_GRAD, observed("no_grad concerns what is recorded, not the graphs recorded before")],
     needs=[Capability.GRAD_MODE, Capability.TENSOR_HOOKS],
-    mutants=["hooks-refused-under-no-grad", "hooks-skipped-under-no-grad"],
+    mutants=["hooks-refused-under-no-grad", "tensor-hook-lost-made-in-no-grad"],
 )
 def test_graph_that_is_there(backend: Backend, trace: Trace) -> None:
     """Backward under no_grad works on a graph recorded before, and runs hooks that were registered under no_grad."""

@@ -43,7 +43,7 @@ def test_none(backend: Backend, trace: Trace) -> None:
     sources=[REGISTER_HOOK.sentence(4)],
     needs=[Capability.TENSOR_HOOKS],
     mutants=[
-        "replacement-ignored",
+        "tensor-hook-ignored",
         "leaf-hooks-live-with-their-accumulate-grad",
         "replacements-are-accumulated-uncopied",
         "what-hooks-between-calls-return-is-ignored",
@@ -76,7 +76,7 @@ def test_leaf(backend: Backend, trace: Trace) -> None:
     sources=[REGISTER_HOOK.sentence(4), ORDER.sentence(2, 5)],
     needs=[Capability.TENSOR_HOOKS],
     mutants=[
-        "replacement-ignored",
+        "tensor-hook-ignored",
         "replacement-not-propagated",
         "replacements-of-non-leaves-are-accumulated-uncopied",
     ],

@@ -14,7 +14,7 @@ REGISTER_HOOK = docstring("torch.Tensor.register_hook")
     sources=[REGISTER_HOOK.sentence(5)],
     needs=[Capability.TENSOR_HOOKS],
     mutants=[
-        "remove-does-nothing",
+        "tensor-hook-handle-removes-nothing",
         "tensor-hook-handle-removes-all",
         "remove-skips-the-next-call-only",
         "tensor-hook-handle-removes-the-oldest",
@@ -52,7 +52,11 @@ def test_remove(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[REGISTER_HOOK.sentence(5)],
     needs=[Capability.TENSOR_HOOKS],
-    mutants=["remove-does-nothing", "tensor-hooks-frozen-at-forward", "hooks-of-used-leaves-not-removed"],
+    mutants=[
+        "tensor-hook-handle-removes-nothing",
+        "tensor-hooks-frozen-at-forward",
+        "hooks-of-used-leaves-not-removed",
+    ],
 )
 def test_remove_after_graph(backend: Backend, trace: Trace) -> None:
     """A hook removed after the graph was built is not called when that graph runs."""
@@ -74,7 +78,7 @@ def test_remove_after_graph(backend: Backend, trace: Trace) -> None:
     sources=[REGISTER_HOOK.sentence(5)],
     needs=[Capability.TENSOR_HOOKS, Capability.RETAIN_GRAPH],
     mutants=[
-        "remove-does-nothing",
+        "tensor-hook-handle-removes-nothing",
         "tensor-hook-handle-removes-the-oldest",
         "hooks-of-non-leaves-cannot-remove-themselves",
     ],
@@ -217,7 +221,7 @@ def test_remove_after_tensor_freed(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[docstring("torch.utils.hooks.RemovableHandle"), observed("leaving the block removes the hook")],
     needs=[Capability.TENSOR_HOOKS],
-    mutants=["remove-does-nothing", "tensor-hook-handle-removes-the-oldest"],
+    mutants=["tensor-hook-handle-removes-nothing", "tensor-hook-handle-removes-the-oldest"],
 )
 def test_context_manager(backend: Backend, trace: Trace) -> None:
     """A handle may be used as a context manager that removes the hook at the end of the block, however it ends."""

@@ -130,7 +130,7 @@ def test_create_graph_in_no_grad(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[observed("the exception arrives with its own type, nothing upstream is touched")],
     needs=[Capability.TENSOR_HOOKS],
-    mutants=["hook-exception-swallowed", "hook-exception-wrapped", "hook-exception-without-its-message"],
+    mutants=["tensor-hook-swallowed", "hook-exception-wrapped", "hook-exception-without-its-message"],
 )
 def test_exception(backend: Backend, trace: Trace) -> None:
     """An exception in a tensor hook ends the backward and reaches its caller; nothing upstream is accumulated."""

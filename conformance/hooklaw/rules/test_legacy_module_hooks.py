@@ -60,7 +60,7 @@ def expect_runs_inside(backend: Backend, trace: Trace, register: Callable[..., A
     level=Level.MUST,
     sources=[HOOK.sentence(1), GLOBAL.sentence(1)],
     needs=[*NEEDS, Capability.GLOBAL_MODULE_HOOKS],
-    mutants=["legacy-module-hook-never-runs", "global-legacy-module-hook-runs-once"],
+    mutants=["legacy-module-hook-never-runs", "global-legacy-backward-hook-lost-second-call"],
 )
 def test_runs(backend: Backend, trace: Trace) -> None:
     """A legacy backward hook runs in a backward through its module, a global one for every module.
@@ -260,7 +260,7 @@ def test_wrong_length(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[GLOBAL, observed("global hooks are collected before the module's own at each call of a module")],
     needs=[*NEEDS, Capability.GLOBAL_MODULE_HOOKS],
-    mutants=["global-legacy-module-hook-runs-once"],
+    mutants=["global-legacy-backward-hook-lost-second-call"],
 )
 def test_global(backend: Backend, trace: Trace) -> None:
     """A global legacy backward hook runs for every module, before the module's own legacy hooks."""
@@ -282,9 +282,10 @@ def test_global(backend: Backend, trace: Trace) -> None:
     sources=[HOOK.sentence(3), GLOBAL.sentence(3)],
     needs=[*NEEDS, Capability.GLOBAL_MODULE_HOOKS],
     mutants=[
-        "handles-of-legacy-module-hooks-remove-nothing",
+        "legacy-backward-hook-handle-removes-nothing",
+        "global-legacy-backward-hook-handle-removes-nothing",
         "handles-of-legacy-module-hooks-skip-one-call",
-        "legacy-module-hook-runs-once",
+        "legacy-backward-hook-lost-second-call",
         "legacy-backward-hook-handle-removes-the-oldest",
         "global-legacy-backward-hook-handle-removes-all-equal",
         "legacy-backward-hook-handle-removes-those-of-other-kinds",

@@ -311,9 +311,9 @@ def test_called_twice(backend: Backend, trace: Trace) -> None:
     needs=[*NEEDS, Capability.RETAIN_GRAPH],
     mutants=[
         "backward-hook-lost-second-call",
-        "module-backward-hooks-in-the-first-pass-only",
+        "backward-hook-lost-second-pass",
         "full-backward-hook-gets-the-gradients-of-the-first-pass",
-        "module-backward-hooks-replace-in-the-first-pass-only",
+        "backward-hook-ignored-second-pass",
     ],
 )
 def test_retained_graph(backend: Backend, trace: Trace) -> None:
@@ -380,7 +380,7 @@ def test_nested_pass(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOK.sentence(2, 8)],
     needs=[*NEEDS, Capability.AUTOGRAD_GRAD],
-    mutants=["backward-hook-lost-autograd-grad", "replacement-by-a-module-hook-ignored"],
+    mutants=["backward-hook-lost-autograd-grad", "backward-hook-ignored"],
 )
 def test_autograd_grad(backend: Backend, trace: Trace) -> None:
     """A full backward hook runs in autograd.grad too, and autograd.grad returns what the hook returns."""
@@ -421,7 +421,7 @@ def test_registered_late(backend: Backend, trace: Trace) -> None:
     sources=[HOOK.sentence(18)],
     needs=NEEDS,
     mutants=[
-        "module-handle-removes-nothing",
+        "backward-hook-handle-removes-nothing",
         "module-handle-skips-one-call",
         "backward-hook-handle-removes-the-oldest",
         "backward-hook-handle-removes-all-equal",
@@ -487,7 +487,7 @@ def test_without_recording(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[observed("an exception in a backward hook of a module leaves backward")],
     needs=NEEDS,
-    mutants=["exception-in-a-module-hook-is-lost"],
+    mutants=["backward-hook-swallowed"],
 )
 def test_exception(backend: Backend, trace: Trace) -> None:
     """An exception raised in a full backward hook reaches the caller of backward with its own type."""

@@ -63,11 +63,11 @@ def test_arguments(backend: Backend, trace: Trace) -> None:
     needs=[*NEEDS, Capability.RETAIN_GRAPH],
     mutants=[
         "backward-pre-hook-lost-second-call",
-        "module-backward-hooks-in-the-first-pass-only",
+        "backward-pre-hook-lost-second-pass",
         "own-backward-hooks-of-inner-modules-ignored",
         "forward-hooks-replace-nothing-beside-backward-hooks",
         "backward-hooks-skipped-beside-forward-hooks",
-        "module-backward-hooks-replace-in-the-first-pass-only",
+        "backward-pre-hook-ignored-second-pass",
         "module-backward-hooks-replace-for-one-call-only",
     ],
 )
@@ -105,7 +105,7 @@ def test_every_time(backend: Backend, trace: Trace) -> None:
     needs=[*NEEDS, Capability.AUTOGRAD_GRAD],
     mutants=[
         "backward-pre-hook-lost-autograd-grad",
-        "replacement-by-a-module-hook-ignored",
+        "backward-pre-hook-ignored",
         "backward-pre-hooks-skipped-for-weights-alone",
     ],
 )
@@ -127,7 +127,7 @@ def test_autograd_grad(backend: Backend, trace: Trace) -> None:
     sources=[HOOK.sentence(4, 5)],
     needs=NEEDS,
     mutants=[
-        "replacement-by-a-module-hook-ignored",
+        "backward-pre-hook-ignored",
         "backward-pre-hook-replaces-the-first-output",
         "backward-pre-hook-replaces-without-gaps",
     ],
@@ -216,7 +216,7 @@ def test_none_keeps(backend: Backend, trace: Trace) -> None:
     sources=[HOOK.sentence(14)],
     needs=NEEDS,
     mutants=[
-        "module-handle-removes-nothing",
+        "backward-pre-hook-handle-removes-nothing",
         "module-handle-skips-one-call",
         "backward-pre-hook-handle-removes-the-oldest",
         "backward-pre-hook-handle-removes-all-equal",
@@ -262,7 +262,7 @@ def test_handle(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOK.sentence(5)],
     needs=NEEDS,
-    mutants=["replacement-by-a-module-hook-ignored", "backward-hooks-skipped-for-the-identity"],
+    mutants=["backward-pre-hook-ignored", "backward-hooks-skipped-for-the-identity"],
 )
 def test_replaces(backend: Backend, trace: Trace) -> None:
     """The gradients of a module's weights and inputs are computed from what its backward pre-hook returns."""
@@ -288,10 +288,7 @@ def test_replaces(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOK.sentence(5)],
     needs=[*NEEDS, Capability.MODULE_BACKWARD_HOOKS],
-    mutants=[
-        "replacement-by-a-module-hook-ignored",
-        "replacement-of-a-pre-hook-hidden-without-input-gradients",
-    ],
+    mutants=["backward-pre-hook-ignored", "replacement-of-a-pre-hook-hidden-without-input-gradients"],
 )
 def test_replacement_is_seen(backend: Backend, trace: Trace) -> None:
     """A module's full backward hooks get what its backward pre-hook returns as the outputs' gradients."""

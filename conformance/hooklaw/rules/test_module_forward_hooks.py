@@ -104,7 +104,7 @@ def test_tensor_hook_on_the_output(backend: Backend, trace: Trace) -> None:
     sources=[HOOK.sentence(5, 7), MODULES.sentence(15)],
     needs=[Capability.MODULES],
     mutants=[
-        "replacement-by-a-module-hook-ignored",
+        "forward-hook-ignored",
         "module-hooks-run-in-reverse-order",
         "results-of-forward-hooks-are-constants",
         "forward-hook-gets-detached-arguments",
@@ -330,7 +330,7 @@ def test_order(backend: Backend, trace: Trace) -> None:
     needs=[Capability.MODULES],
     mutants=[
         "forward-hook-for-tensors-alone",
-        "replacement-by-a-module-hook-ignored",
+        "forward-hook-ignored",
         "falsy-output-of-a-forward-hook-ignored",
         "tuple-of-one-output-unpacked",
     ],
@@ -383,7 +383,7 @@ def test_any_output(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[observed("an exception in a hook around forward leaves the call of the module")],
     needs=[Capability.MODULES],
-    mutants=["exception-in-a-module-hook-is-lost"],
+    mutants=["forward-pre-hook-swallowed", "forward-hook-swallowed"],
 )
 def test_exception(backend: Backend, trace: Trace) -> None:
     """An exception raised in a forward pre-hook or forward hook reaches the caller, and no later hook runs."""
@@ -407,7 +407,7 @@ def test_exception(backend: Backend, trace: Trace) -> None:
     sources=[HOOK.sentence(19)],
     needs=[Capability.MODULES],
     mutants=[
-        "module-handle-removes-nothing",
+        "forward-hook-handle-removes-nothing",
         "module-handle-skips-one-call",
         "forward-hook-handle-removes-the-oldest",
         "forward-hook-handle-removes-all-equal",
@@ -442,7 +442,7 @@ def test_handle(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOK.sentence(19)],
     needs=[Capability.MODULES],
-    mutants=["module-handle-removes-nothing", "forward-hook-handle-removes-the-oldest"],
+    mutants=["forward-hook-handle-removes-nothing", "forward-hook-handle-removes-the-oldest"],
 )
 def test_handle_inside(backend: Backend, trace: Trace) -> None:
     """A forward hook that removes itself while it runs is called in no later call, and all other hooks still are.

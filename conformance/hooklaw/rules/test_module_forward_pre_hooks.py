@@ -70,7 +70,7 @@ def test_before_forward(backend: Backend, trace: Trace) -> None:
     sources=[HOOK.sentence(5, 6, 7)],
     needs=[Capability.MODULES],
     mutants=[
-        "replacement-by-a-module-hook-ignored",
+        "forward-pre-hook-ignored",
         "value-of-a-pre-hook-replaces-the-first-argument",
         "falsy-value-of-a-pre-hook-ignored",
         "dict-of-a-pre-hook-is-keyword-arguments",
@@ -169,7 +169,7 @@ def test_keywords_hidden(backend: Backend, trace: Trace) -> None:
     sources=[HOOK.sentence(9, 10, 11)],
     needs=[Capability.MODULES, Capability.FORWARD_PRE_HOOK_KWARGS],
     mutants=[
-        "replacement-by-a-module-hook-ignored",
+        "forward-pre-hook-ignored",
         "with-kwargs-ignored",
         "keyword-arguments-of-a-pre-hook-are-added",
         "with-kwargs-of-a-pre-hook-counts-for-all",
@@ -284,7 +284,7 @@ def test_with_keywords_returns_one(backend: Backend, trace: Trace) -> None:
     needs=[Capability.MODULES],
     mutants=[
         "module-hooks-run-in-reverse-order",
-        "replacement-by-a-module-hook-ignored",
+        "forward-pre-hook-ignored",
         "results-of-forward-hooks-are-constants",
         "third-forward-pre-hook-gets-what-the-first-returned",
     ],
@@ -390,7 +390,8 @@ def test_global_first(backend: Backend, trace: Trace) -> None:
     needs=[Capability.MODULES, Capability.GLOBAL_MODULE_HOOKS],
     mutants=[
         "global-module-hooks-on-the-outermost-module",
-        "replacement-by-a-module-hook-ignored",
+        "forward-pre-hook-ignored",
+        "global-forward-pre-hook-ignored",
         "tuple-of-a-pre-hook-is-one-argument",
         "value-of-a-pre-hook-replaces-the-first-argument",
         "own-forward-hooks-beside-global-ones",
@@ -441,7 +442,7 @@ def test_global_replaces(backend: Backend, trace: Trace) -> None:
     sources=[HOOK.sentence(19)],
     needs=[Capability.MODULES],
     mutants=[
-        "module-handle-removes-nothing",
+        "forward-pre-hook-handle-removes-nothing",
         "module-handle-skips-one-call",
         "forward-pre-hook-handle-removes-the-oldest",
         "forward-pre-hook-handle-removes-all-equal",

@@ -31,8 +31,8 @@ def leaf(backend: Backend) -> Any:
     needs=[Capability.MODULES, Capability.GLOBAL_MODULE_HOOKS],
     mutants=[
         "global-module-hooks-on-the-outermost-module",
-        "replacement-by-a-module-hook-ignored",
-        "output-of-a-global-forward-hook-ignored",
+        "forward-hook-ignored",
+        "global-forward-hook-ignored",
         "own-forward-hooks-beside-global-ones",
     ],
 )
@@ -180,7 +180,7 @@ def expect_same_as_own(
     sources=[BACKWARD.sentence(3)],
     needs=[Capability.MODULES, Capability.GLOBAL_MODULE_HOOKS, Capability.MODULE_BACKWARD_HOOKS],
     mutants=[
-        "global-backward-hooks-replace-nothing",
+        "global-backward-hook-ignored",
         "global-backward-hooks-get-gradients-of-tensors-alone",
         "keyword-tensors-are-inputs-of-global-hooks",
         "list-of-a-global-backward-hook-ignored",
@@ -224,7 +224,7 @@ def test_same_as_own(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[BACKWARD_PRE.sentence(3)],
     needs=[Capability.MODULES, Capability.GLOBAL_MODULE_HOOKS, Capability.MODULE_BACKWARD_PRE_HOOKS],
-    mutants=["global-backward-hooks-replace-nothing", "global-backward-hooks-get-gradients-of-tensors-alone"],
+    mutants=["global-backward-pre-hook-ignored", "global-backward-hooks-get-gradients-of-tensors-alone"],
 )
 def test_same_as_own_pre_hook(backend: Backend, trace: Trace) -> None:
     """A global backward pre-hook gets and replaces the gradients that the same pre-hook of the module would."""
@@ -287,7 +287,10 @@ def test_later_modules(backend: Backend, trace: Trace) -> None:
         Capability.MODULE_BACKWARD_PRE_HOOKS,
     ],
     mutants=[
-        "module-handle-removes-nothing",
+        "global-forward-pre-hook-handle-removes-nothing",
+        "global-forward-hook-handle-removes-nothing",
+        "global-backward-pre-hook-handle-removes-nothing",
+        "global-backward-hook-handle-removes-nothing",
         "module-handle-skips-one-call",
         "global-forward-hook-handle-removes-those-of-other-kinds",
         "global-forward-hook-handle-removes-the-oldest",

@@ -152,7 +152,7 @@ def test_given_twice_adds(backend: Backend, trace: Trace) -> None:
     sources=[HOOK.sentence(8), MODULES.sentence(15)],
     needs=NEEDS,
     mutants=[
-        "replacement-by-a-module-hook-ignored",
+        "backward-hook-ignored",
         "full-backward-hook-replaces-for-leaves-alone",
         "backward-hooks-skipped-for-the-identity",
         "gradient-of-a-module-hook-not-copied",
@@ -184,7 +184,7 @@ def test_replaces(backend: Backend, trace: Trace) -> None:
     sources=[HOOK.sentence(7, 8)],
     needs=NEEDS,
     mutants=[
-        "replacement-by-a-module-hook-ignored",
+        "backward-hook-ignored",
         "full-backward-hook-replaces-the-first-input",
         "full-backward-hook-replaces-without-gaps",
     ],
@@ -207,7 +207,7 @@ def test_replaces_several(backend: Backend, trace: Trace) -> None:
     sources=[MODULES.sentence(15, 17)],
     needs=NEEDS,
     mutants=[
-        "replacement-by-a-module-hook-ignored",
+        "backward-hook-ignored",
         "list-of-a-full-backward-hook-refused",
         "list-of-a-full-backward-hook-replaces-the-first-gradient",
         "later-lists-of-a-full-backward-hook-ignored",

@@ -173,7 +173,7 @@ def test_arguments(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOK.sentence(4)],
     needs=NODE_HOOKS,
-    mutants=["node-post-hook-replacement-not-propagated"],
+    mutants=["node-hook-ignored"],
 )
 def test_replacement(backend: Backend, trace: Trace) -> None:
     """The tuple that a Node post-hook returns replaces the gradients that the Node computed."""
@@ -364,8 +364,10 @@ def test_bare_tensor(backend: Backend, trace: Trace) -> None:
     sources=[HOOK.sentence(5), PREHOOK.sentence(5)],
     needs=[*NODE_HOOKS, Capability.RETAIN_GRAPH],
     mutants=[
-        "remove-does-nothing",
-        "hook-that-ran-is-not-removed",
+        "node-pre-hook-handle-removes-nothing",
+        "node-hook-handle-removes-nothing",
+        "node-pre-hook-stays-that-has-run",
+        "node-hook-stays-that-has-run",
         "node-hook-handle-removes-the-oldest",
         "removal-of-node-hooks-waits-for-the-end-of-the-pass",
         "hooks-of-accumulate-grad-not-removed",
@@ -413,7 +415,12 @@ def test_remove(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[observed("an exception leaves a Node hook unchanged")],
     needs=NODE_HOOKS,
-    mutants=["hook-exception-swallowed", "hook-exception-wrapped", "hook-exception-without-its-message"],
+    mutants=[
+        "node-pre-hook-swallowed",
+        "node-hook-swallowed",
+        "hook-exception-wrapped",
+        "hook-exception-without-its-message",
+    ],
 )
 def test_exception(backend: Backend, trace: Trace) -> None:
     """An exception raised in a Node pre-hook or post-hook reaches the caller of backward unchanged."""

@@ -40,7 +40,7 @@ def test_arguments(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[PREHOOK.sentence(4)],
     needs=NODE_HOOKS,
-    mutants=["node-pre-hook-replacement-not-propagated", "accumulate-grad-pre-hook-replaces-nothing"],
+    mutants=["node-pre-hook-ignored", "accumulate-grad-pre-hook-replaces-nothing"],
 )
 def test_replacement(backend: Backend, trace: Trace) -> None:
     """A Node is executed with the tuple of gradients that its pre-hook returns."""
@@ -259,7 +259,8 @@ def test_bare_tensor(backend: Backend, trace: Trace) -> None:
     sources=[PREHOOK.sentence(2), docstring("torch.autograd.graph.Node.register_hook").sentence(2)],
     needs=[*NODE_HOOKS, Capability.RETAIN_GRAPH],
     mutants=[
-        "node-hooks-run-once",
+        "node-hook-lost-second-call",
+        "node-pre-hook-lost-second-call",
         "hooks-of-accumulate-grad-run-once",
         "node-hooks-get-the-gradients-of-the-first-pass",
         "node-pre-hooks-registered-in-a-backward-wait",

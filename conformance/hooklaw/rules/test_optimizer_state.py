@@ -50,10 +50,11 @@ def round_trip(backend: Backend, optimizer: Any) -> None:
     sources=[POST.sentence(2, 4, 5), LOAD_PRE.sentence(2, 4, 5, 7)],
     needs=NEEDS,
     mutants=[
-        "returned-state-ignored",
-        "returned-state-not-loaded",
+        "state-dict-post-hook-ignored",
+        "load-pre-hook-ignored",
         "returned-state-lost-on-later-hooks",
-        "later-returned-states-ignored",
+        "state-dict-post-hook-ignored-second-call",
+        "load-pre-hook-ignored-second-call",
         "empty-returned-state-ignored",
     ],
 )
@@ -160,8 +161,10 @@ def test_loading(backend: Backend, trace: Trace) -> None:
     mutants=[
         "state-dict-post-hook-given-a-copy",
         "load-pre-hook-given-a-copy",
-        "later-state-hooks-of-an-optimizer-given-a-copy",
-        "state-hooks-of-an-optimizer-given-a-copy-from-their-second-call-on",
+        "state-dict-post-hook-given-a-copy-later",
+        "load-pre-hook-given-a-copy-later",
+        "state-dict-post-hook-given-a-copy-second-call",
+        "load-pre-hook-given-a-copy-second-call",
     ],
 )
 def test_in_place(backend: Backend, trace: Trace) -> None:
@@ -191,7 +194,10 @@ def test_in_place(backend: Backend, trace: Trace) -> None:
         "prepending-a-state-hook-ignored",
         "prepend-ignored-by-three-state-hooks",
         "prepended-state-hooks-in-order",
-        "state-hooks-of-optimizers-lost-after-a-failure",
+        "state-dict-pre-hook-lost-after-a-failure",
+        "state-dict-post-hook-lost-after-a-failure",
+        "load-pre-hook-lost-after-a-failure",
+        "load-post-hook-lost-after-a-failure",
     ],
 )
 def test_prepend(backend: Backend, trace: Trace) -> None:
@@ -218,7 +224,10 @@ def test_prepend(backend: Backend, trace: Trace) -> None:
     sources=[PRE.sentence(9), POST.sentence(9), LOAD_PRE.sentence(11), LOAD_POST.sentence(9)],
     needs=NEEDS,
     mutants=[
-        "state-hook-stays",
+        "state-dict-pre-hook-handle-removes-nothing",
+        "state-dict-post-hook-handle-removes-nothing",
+        "load-pre-hook-handle-removes-nothing",
+        "load-post-hook-handle-removes-nothing",
         "state-dict-post-hook-handle-removes-the-oldest",
         "load-pre-hook-handle-removes-the-newest",
         "state-dict-pre-hook-handle-removes-those-of-other-kinds",

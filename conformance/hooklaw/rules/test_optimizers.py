@@ -126,10 +126,10 @@ def test_after(backend: Backend, trace: Trace) -> None:
     sources=[PRE.sentence(2, 4)],
     needs=NEEDS,
     mutants=[
-        "return-of-a-step-hook-ignored",
+        "step-pre-hook-ignored",
         "step-pre-hook-replaces-keywords-alone",
         "step-pre-hooks-get-the-arguments-of-the-caller",
-        "return-of-a-step-hook-ignored-after-the-first-step",
+        "step-pre-hook-ignored-second-call",
     ],
 )
 def test_changes_arguments(backend: Backend, trace: Trace) -> None:
@@ -182,7 +182,7 @@ def test_none_keeps(backend: Backend, trace: Trace) -> None:
     sources=[observed("an error says that such a hook returns None or both kinds of arguments")],
     needs=NEEDS,
     mutants=[
-        "return-of-a-step-hook-ignored",
+        "step-pre-hook-ignored",
         "falsy-return-of-a-step-hook-ignored",
         "any-tuple-of-a-step-hook-accepted",
         "list-of-a-step-hook-accepted",
@@ -227,9 +227,11 @@ def test_first_argument(backend: Backend, trace: Trace) -> None:
     sources=[PRE_OF_ALL.sentence(1, 2), POST_OF_ALL.sentence(1, 2)],
     needs=NEEDS,
     mutants=[
-        "global-step-hooks-never-run",
+        "global-step-pre-hook-lost",
+        "global-step-post-hook-lost",
         "global-step-post-hook-before-the-step",
-        "global-step-hook-stays",
+        "global-step-pre-hook-handle-removes-nothing",
+        "global-step-post-hook-handle-removes-nothing",
         "global-step-hooks-of-earlier-optimizers",
         "step-post-hook-gets-no-arguments",
     ],
@@ -272,9 +274,9 @@ def test_all_optimizers(backend: Backend, trace: Trace) -> None:
     sources=[PRE_OF_ALL.sentence(2)],
     needs=NEEDS,
     mutants=[
-        "return-of-a-global-step-hook-ignored",
+        "global-step-pre-hook-ignored",
         "step-pre-hook-replaces-keywords-alone",
-        "return-of-a-step-hook-ignored-after-the-first-step",
+        "global-step-pre-hook-ignored-second-call",
     ],
 )
 def test_global_changes_arguments(backend: Backend, trace: Trace) -> None:
@@ -306,7 +308,8 @@ def expect_removes(backend: Backend, trace: Trace, places: dict[str, Callable[[A
     sources=[PRE_OF_ALL.sentence(4), POST_OF_ALL.sentence(4)],
     needs=NEEDS,
     mutants=[
-        "global-step-hook-stays",
+        "global-step-pre-hook-handle-removes-nothing",
+        "global-step-post-hook-handle-removes-nothing",
         "global-step-pre-hook-handle-removes-the-oldest",
         "global-step-post-hook-handle-removes-the-newest",
         "global-step-pre-hook-handle-removes-those-of-other-kinds",
@@ -327,8 +330,8 @@ def test_global_handles(backend: Backend, trace: Trace) -> None:
     sources=[PRE.sentence(6), POST.sentence(5)],
     needs=NEEDS,
     mutants=[
-        "step-hook-stays",
-        "step-post-hook-stays",
+        "step-pre-hook-handle-removes-nothing",
+        "step-post-hook-handle-removes-nothing",
         "step-pre-hook-handle-removes-the-oldest",
         "step-post-hook-handle-removes-the-newest",
         "step-pre-hook-handle-removes-those-of-other-kinds",

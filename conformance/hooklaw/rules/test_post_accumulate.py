@@ -139,7 +139,7 @@ def test_needs_requires_grad(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOK.sentence(2), FIRED.sentence(5)],
     needs=[Capability.POST_ACCUMULATE],
-    mutants=["post-accumulate-once-per-use", "node-runs-before-all-its-gradients-arrived", "gradients-summed-in-place"],
+    mutants=["post-accumulate-hook-twice", "node-runs-before-all-its-gradients-arrived", "gradients-summed-in-place"],
 )
 def test_once_per_backward(backend: Backend, trace: Trace) -> None:
     """A post-accumulate-grad hook runs once in a pass, after all contributions, however often its leaf is used."""
@@ -250,7 +250,7 @@ def test_registration_order(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[ORDER.sentence(2, 6, 9)],
     needs=[Capability.POST_ACCUMULATE, Capability.TENSOR_HOOKS],
-    mutants=["post-accumulate-before-tensor-hooks", "replacement-ignored"],
+    mutants=["post-accumulate-before-tensor-hooks", "tensor-hook-ignored"],
 )
 def test_after_tensor_hooks(backend: Backend, trace: Trace) -> None:
     """A post-accumulate-grad hook runs after all tensor hooks of its leaf, and sees the gradient they left."""
@@ -410,8 +410,8 @@ def test_enable_grad(backend: Backend, trace: Trace) -> None:
     sources=[HOOK.sentence(8)],
     needs=[Capability.POST_ACCUMULATE],
     mutants=[
-        "remove-does-nothing",
-        "hook-that-ran-is-not-removed",
+        "post-accumulate-hook-handle-removes-nothing",
+        "post-accumulate-hook-stays-that-has-run",
         "post-accumulate-hook-handle-removes-the-oldest",
         "removal-of-post-accumulate-hooks-waits-for-the-end-of-the-pass",
     ],
@@ -446,7 +446,7 @@ def test_remove(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[observed("an exception leaves the hook unchanged, after accumulation")],
     needs=[Capability.POST_ACCUMULATE],
-    mutants=["hook-exception-swallowed", "hook-exception-wrapped", "hook-exception-without-its-message"],
+    mutants=["post-accumulate-hook-swallowed", "hook-exception-wrapped", "hook-exception-without-its-message"],
 )
 def test_exception(backend: Backend, trace: Trace) -> None:
     """An exception raised in a post-accumulate-grad hook reaches backward's caller; the leaf keeps its new .grad."""

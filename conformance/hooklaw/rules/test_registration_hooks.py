@@ -56,8 +56,8 @@ def kinds(backend: Backend) -> list[tuple[Callable[..., Any], Callable[[], Any],
     sources=[MODULE.sentence(3, 4, 5)],
     needs=NEEDS,
     mutants=[
-        "registration-hooks-never-run",
-        "return-of-a-registration-hook-ignored",
+        "module-registration-hook-lost",
+        "module-registration-hook-ignored",
         "registration-hook-gets-no-module",
         "module-registration-hook-lost-second-call",
         "module-registration-hook-runs-for-parameters",
@@ -87,8 +87,8 @@ def test_module(backend: Backend, trace: Trace) -> None:
     sources=[PARAMETER.sentence(3, 4, 5)],
     needs=NEEDS,
     mutants=[
-        "registration-hooks-never-run",
-        "return-of-a-registration-hook-ignored",
+        "parameter-registration-hook-lost",
+        "parameter-registration-hook-ignored",
         "registration-hook-gets-no-module",
         "parameter-registration-hook-lost-second-call",
         "parameter-registration-hook-runs-for-buffers",
@@ -129,8 +129,8 @@ def test_parameter(backend: Backend, trace: Trace) -> None:
     sources=[BUFFER.sentence(3, 4, 5)],
     needs=NEEDS,
     mutants=[
-        "registration-hooks-never-run",
-        "return-of-a-registration-hook-ignored",
+        "buffer-registration-hook-lost",
+        "buffer-registration-hook-ignored",
         "registration-hook-gets-no-module",
         "buffer-registration-hook-lost-second-call",
         "buffer-registration-hook-runs-for-parameters",
@@ -189,7 +189,9 @@ def test_none_keeps(backend: Backend, trace: Trace) -> None:
     sources=[PARAMETER.sentence(6), BUFFER.sentence(6), MODULE.sentence(6)],
     needs=NEEDS,
     mutants=[
-        "registration-hook-stays",
+        "parameter-registration-hook-handle-removes-nothing",
+        "buffer-registration-hook-handle-removes-nothing",
+        "module-registration-hook-handle-removes-nothing",
         "parameter-registration-hook-handle-removes-the-oldest",
         "buffer-registration-hook-handle-removes-all-equal",
         "module-registration-hook-handle-removes-the-newest",
@@ -233,7 +235,7 @@ def test_handle(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[observed("the hook runs for such an assignment too; the docstring speaks of register_buffer alone")],
     needs=NEEDS,
-    mutants=["registration-hooks-never-run"],
+    mutants=["buffer-registration-hook-lost"],
 )
 def test_buffer_assigned(backend: Backend, trace: Trace) -> None:
     """A buffer registration hook may also run when another value is assigned to an existing buffer."""
@@ -252,7 +254,9 @@ def test_buffer_assigned(backend: Backend, trace: Trace) -> None:
     sources=[observed("several registration hooks run in order, each with what the hook before it returned")],
     needs=NEEDS,
     mutants=[
-        "return-of-a-registration-hook-ignored",
+        "parameter-registration-hook-ignored",
+        "buffer-registration-hook-ignored",
+        "module-registration-hook-ignored",
         "none-of-a-registration-hook-restores-the-value",
         "falsy-return-of-a-registration-hook-ignored",
     ],

@@ -93,9 +93,9 @@ def test_pre_hooks_of_children(backend: Backend, trace: Trace) -> None:
     needs=NEEDS,
     mutants=[
         "state-dict-post-hook-given-a-copy",
-        "state-dict-post-hook-given-a-copy-from-its-second-call-on",
+        "state-dict-post-hook-given-a-copy-second-call",
         "state-dict-post-hook-of-a-submodule-given-a-copy",
-        "later-state-dict-post-hooks-given-a-copy",
+        "state-dict-post-hook-given-a-copy-later",
         "state-dict-post-hook-can-only-add",
     ],
 )
@@ -129,7 +129,7 @@ def test_post_hook(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[observed("an error says that such a hook must return None")],
     needs=NEEDS,
-    mutants=["return-of-a-state-hook-ignored", "return-of-a-later-state-hook-ignored"],
+    mutants=["state-dict-post-hook-ignored", "state-dict-post-hook-ignored-later"],
 )
 def test_post_hook_returns(backend: Backend, trace: Trace) -> None:
     """A state_dict post-hook that returns anything but None is an error."""
@@ -214,7 +214,9 @@ def expect_removes(backend: Backend, trace: Trace, *kinds: Callable[..., Any]) -
     sources=[observed("these three registrations return a handle; only the docstring of the fourth names it")],
     needs=NEEDS,
     mutants=[
-        "state-hook-stays",
+        "state-dict-pre-hook-handle-removes-nothing",
+        "state-dict-post-hook-handle-removes-nothing",
+        "load-pre-hook-handle-removes-nothing",
         "state-dict-post-hook-handle-removes-the-oldest",
         "state-dict-pre-hook-handle-removes-all-equal",
     ],
@@ -262,9 +264,9 @@ def test_load_pre_hook(backend: Backend, trace: Trace) -> None:
     needs=NEEDS,
     mutants=[
         "load-pre-hook-given-a-copy",
-        "load-pre-hook-given-a-copy-from-its-second-call-on",
+        "load-pre-hook-given-a-copy-second-call",
         "load-pre-hook-of-a-submodule-given-a-copy",
-        "later-load-pre-hooks-given-a-copy",
+        "load-pre-hook-given-a-copy-later",
     ],
 )
 def test_load_pre_hook_renames(backend: Backend, trace: Trace) -> None:
@@ -349,9 +351,9 @@ def test_load_post_hook_after(backend: Backend, trace: Trace) -> None:
     needs=NEEDS,
     mutants=[
         "load-post-hook-given-a-copy",
-        "load-post-hook-given-a-copy-from-its-second-call-on",
+        "load-post-hook-given-a-copy-second-call",
         "load-post-hook-of-a-submodule-given-a-copy",
-        "later-load-post-hooks-given-a-copy",
+        "load-post-hook-given-a-copy-later",
         "load-post-hook-gets-the-own-keys-alone",
         "added-unexpected-keys-ignored",
         "keys-that-a-load-post-hook-leaves-forgiven",
@@ -405,7 +407,12 @@ def test_load_post_hook(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[LOAD_POST.sentence(8)],
     needs=NEEDS,
-    mutants=["state-hook-stays", "load-post-hook-handle-removes-the-oldest", "load-post-hook-handle-removes-all-equal"],
+    mutants=[
+        "state-dict-pre-hook-handle-removes-nothing",
+        "load-post-hook-handle-removes-nothing",
+        "load-post-hook-handle-removes-the-oldest",
+        "load-post-hook-handle-removes-all-equal",
+    ],
 )
 def test_load_post_hook_handle(backend: Backend, trace: Trace) -> None:
     """The handle of a load_state_dict post-hook removes this hook, and no other, for all later loads.
@@ -422,10 +429,10 @@ def test_load_post_hook_handle(backend: Backend, trace: Trace) -> None:
     sources=[observed("an error says that such a hook is not to return anything")],
     needs=NEEDS,
     mutants=[
-        "return-of-a-state-hook-ignored",
-        "return-of-a-later-load-hook-ignored",
+        "load-post-hook-ignored",
+        "load-post-hook-ignored-later",
         "return-of-the-last-load-hook-alone-refused",
-        "return-of-a-load-hook-ignored-from-the-second-load-on",
+        "load-post-hook-ignored-second-call",
         "return-of-a-load-hook-of-a-submodule-ignored",
         "tensor-that-a-load-hook-returns-ignored",
     ],
