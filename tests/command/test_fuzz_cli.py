@@ -36,12 +36,12 @@ MUTANTS = [
     "replacement-not-propagated",
     "root-hook-skipped",
     "tensor-hook-handle-removes-nothing",
-    "retain-grad-has-no-effect",
+    "retain-grad-lost",
     "gradient-starts-as-zeros",
     "unpacked-tensor-cached",
     "node-pre-hook-ignored",
     "post-accumulate-before-accumulation",
-    "backward-inputs-ignored",
+    "backward-inputs-option-ignored",
     "hooks-run-with-grad-mode-on",
 ]
 

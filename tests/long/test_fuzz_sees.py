@@ -51,12 +51,12 @@ SEEN_OF_TORCH = {
     "dirty-mark-ignored": DIRTY,
     "mark-of-the-other-kind": DIRTY,
     "non-differentiable-mark-ignored": (X, Do("function", ("v1", "v2"), ("x1",), ("constant-second",))),
-    "function-options-ignored": (X, Do("function", ("v1",), ("x1",), ("read-twice",)), BACKWARD),
+    "function-clear-saved-tensors-ignored": (X, Do("function", ("v1",), ("x1",), ("read-twice",)), BACKWARD),
     "inference-mode-is-no-grad": (X, *INFERRED, Do("mul", ("v1",), ("x1", "x2"))),
     "increment-of-inference-tensors-refused": (*INFERRED, Do("bump", (), ("x2",))),
     "anomalies-undetected": (X, Do("detect_anomaly"), Do("function", ("v1",), ("x1",), ("nan",)), BACKWARD),
     "materialize-grads-ignored": (X, OTHER, SQUARE, UNUSED._replace(how=(1.0, None, False, "unsaid", "materialized"))),
-    "materialize-grads-allows-unused-inputs": (
+    "autograd-grad-conflict-accepted": (
         X,
         OTHER,
         SQUARE,
@@ -96,7 +96,7 @@ SEEN = {
         Do("give", (), ("x2", "v2")),
         Do("backward", (), ("x2",), (1.0, None, False)),
     ),
-    "hooks-outlive-an-exception": (X, *NOT_TO_THE_END),
+    "saved-tensors-hooks-lasts-after-an-error": (X, *NOT_TO_THE_END),
     "disabling-message-replaced": (Do("disable_saved_hooks", ("c1",)), Do("saved_hooks", ("c2",), (), ("detach",))),
     "unserializable-mark-ignored": (
         X,
@@ -197,11 +197,11 @@ SEEN = {
         Do("saved_hooks", ("c1",), (), ("detach",)),
         Do("custom", ("v1",), ("x1",), ("attribute",)),
     ),
-    "checkpoint-is-reentrant": (X, region("chain")),
-    "checkpoint-is-never-reentrant": (X, region("chain", use_reentrant=True)),
-    "checkpoint-keeps-everything": (X, region("chain"), BACKWARD),
-    "checkpoint-recomputes-everything": (X, region("chain"), BACKWARD),
-    "recomputation-unchecked": (X, region("other-shape"), BACKWARD),
+    "checkpoint-use-reentrant-always-true": (X, region("chain")),
+    "checkpoint-use-reentrant-always-false": (X, region("chain", use_reentrant=True)),
+    "checkpoint-recomputes-nothing": (X, region("chain"), BACKWARD),
+    "checkpoint-early-stop-set-always": (X, region("chain"), BACKWARD),
+    "checkpoint-determinism-check-set-always": (X, region("other-shape"), BACKWARD),
     "pairs-ignored-in-a-region": (X, region("pair")),
 }
 

@@ -94,7 +94,7 @@ SEEN = {
         on_state("o1", "state_dict_post", "another"),
         saved("o1"),
     ),
-    "prepending-a-state-hook-ignored": (
+    "state-dict-pre-hook-prepend-ignored": (
         *OPTIMIZER,
         on_state("o1", "state_dict_pre", "nothing"),
         on_state("o1", "state_dict_pre", "nothing", name="h2", options=("prepend",)),
@@ -106,7 +106,7 @@ SEEN = {
         on_state("o1", "load_state_dict_pre", "add"),
         loaded("o1"),
     ),
-    "zero-grad-writes-zeros": (*OPTIMIZER, BACKWARD, ZERO),
+    "zero-grad-set-to-none-set-by-its-absence": (*OPTIMIZER, BACKWARD, ZERO),
     "step-takes-none-for-zero": (*OPTIMIZER, STEP),
 }
 

@@ -5,15 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import wraps
 from typing import Any
 
-from hooklaw_backends.mutants.base import Hook, Mutant, fresh, overriding, with_options
-
-
-@overriding("backward")
-def gradient_overwritten(self: Mutant, old: Hook, root: Any, *given: Any, **how: Any) -> None:
-    """A backward overwrites a leaf's .grad instead of adding to it."""
-    for leaf in self.leaves_of(root):
-        self.set_grad(leaf, None)
-    old(root, *given, **how)
+from hooklaw_backends.mutants.base import Hook, Mutant, fresh, overriding
 
 
 @overriding("grad_of")
@@ -135,11 +127,6 @@ def gradient_laid_out_anew(self: Mutant, old: Hook, root: Any, *given: Any, **ho
         grad = self.grad_of(leaf)
         if grad is not None and self.stride(grad) != self.stride(leaf):
             self.set_grad(leaf, self.laid_out_like(grad, leaf))
-
-
-@with_options("backward", create_graph=False)
-def create_graph_accumulates_in_place() -> None:
-    """A backward with create_graph=True adds to the existing .grad in place."""
 
 
 def _alike(self: Mutant, one: Any, other: Any) -> bool:

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from hooklaw import ErrorKind
-from hooklaw_backends.mutants.base import Hook, Mutant, altering, fresh, overriding
+from hooklaw_backends.mutants.base import Hook, Mutant, altering, fresh
 from hooklaw_backends.mutants.shared import once
 
 
@@ -126,12 +126,6 @@ class AnomaliesOfOperationsInDoubleBackwardUndetected(_Detecting):
             self.is_overlooking = False
 
 
-@overriding("detect_anomaly")
-def check_nan_given_as_true_ignored(self: Mutant, old: Hook, **how: bool) -> Any:
-    """check_nan=True checks nothing; only the default does."""
-    return old(**({"check_nan": False} if how.get("check_nan") else how))
-
-
 @altering("register_hook", base=_Detecting)
 def hooks_of_leaves_skipped_under_anomaly_detection(self: _Detecting, tensor: Any, hook: Hook) -> Hook:
     """The tensor hooks of a leaf do not run under anomaly detection."""
@@ -151,20 +145,3 @@ def hooks_run_once_under_anomaly_detection(self: _Detecting, _: Any, hook: Hook)
     """A tensor hook runs once under anomaly detection, and not in later passes."""
     first = once(hook)
     return lambda grad: first(grad) if self.contexts else hook(grad)
-
-
-class AnomalyDetectionInsideItselfEndsBoth(Mutant):
-    """Leaving a context of anomaly detection ends the one around it."""
-
-    open = fresh(list[Any])
-
-    @contextmanager
-    def detect_anomaly(self, **how: bool) -> Generator[None]:
-        context = super().detect_anomaly(**how)
-        context.__enter__()
-        self.open.append(context)
-        try:
-            yield
-        finally:
-            while self.open:
-                self.open.pop().__exit__(None, None, None)

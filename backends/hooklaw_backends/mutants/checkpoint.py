@@ -1,34 +1,11 @@
 """Mutants that recompute a checkpointed region too often, too little, or wrongly."""
 
 from collections.abc import Generator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 from hooklaw import ErrorKind
-from hooklaw_backends.mutants.base import Hook, Mutant, overriding, with_options
-
-
-@overriding("checkpoint")
-def checkpoint_is_reentrant(self: Mutant, old: Hook, *given: Any, **how: Any) -> Any:
-    """Every checkpoint is reentrant, even with use_reentrant=False."""
-    return old(*given, use_reentrant=True)
-
-
-@with_options("checkpoint", use_reentrant=False)
-def checkpoint_is_never_reentrant() -> None:
-    """No checkpoint is reentrant, even with use_reentrant=True."""
-
-
-@overriding("checkpoint")
-def checkpoint_keeps_everything(self: Mutant, old: Hook, fn: Hook, *tensors: Any, **how: Any) -> Any:
-    """A checkpoint saves all tensors of its region and recomputes nothing."""
-    return fn(*tensors)
-
-
-@overriding("checkpoint")
-def checkpoint_recomputes_everything(self: Mutant, old: Hook, *given: Any, **how: Any) -> Any:
-    """A checkpoint recomputes its region to the end, even if backward needs only the beginning."""
-    return old(*given, **(how if how.get("use_reentrant") else {**how, "early_stop": False}))
+from hooklaw_backends.mutants.base import Hook, Mutant, overriding
 
 
 class EarlyStopStaysOff(Mutant):
@@ -44,12 +21,6 @@ class EarlyStopStaysOff(Mutant):
         self.is_off = self.is_off or how.get("early_stop") is False
         later = {"early_stop": False} if self.is_off and not how.get("use_reentrant") else {}
         return super().checkpoint(fn, *tensors, **{**how, **later})
-
-
-@overriding("checkpoint")
-def recomputation_unchecked(self: Mutant, old: Hook, *given: Any, **how: Any) -> Any:
-    """A checkpoint does not compare the recomputed tensors with the original ones."""
-    return old(*given, **(how if how.get("use_reentrant") else {**how, "determinism_check": "none"}))
 
 
 class _InRegion(Mutant):
@@ -261,59 +232,6 @@ def ending_all(self: Mutant, context: AbstractContextManager[Any]) -> Generator[
             self.kept.pop().__exit__(None, None, None)
 
 
-class _Stays(Mutant):
-    """A mutant in which a context that an exception leaves still applies to checkpoints."""
-
-    @contextmanager
-    def staying(self, enter: Hook, value: Any) -> Generator[None]:
-        """Be inside a context; keep it if an exception leaves it."""
-        try:
-            with enter(value):
-                yield
-        except Exception:
-            self.kept = [(enter, value)]
-            raise
-
-    def checkpoint(self, fn: Hook, *inputs: Any, **how: Any) -> Any:
-        with ExitStack() as stack:
-            for enter, value in self.kept:
-                stack.enter_context(enter(value))
-            return super().checkpoint(fn, *inputs, **how)
-
-
-@overriding("set_checkpoint_early_stop")
-def early_stop_context_ends_all(self: Mutant, old: Hook, enable: bool) -> AbstractContextManager[Any]:  # noqa: FBT001 - part of the verb
-    """The end of set_checkpoint_early_stop is that of all set_checkpoint_early_stop around it."""
-    return ending_all(self, old(enable))
-
-
-@overriding("set_checkpoint_early_stop", base=_Stays)
-def early_stop_context_stays_after_an_error(
-    self: _Stays,
-    old: Hook,
-    enable: bool,  # noqa: FBT001 - part of the verb
-) -> AbstractContextManager[Any]:
-    """set_checkpoint_early_stop still applies after an exception has left it."""
-    return self.staying(old, enable)
-
-
-@overriding("set_checkpoint_debug_enabled")
-def checkpoint_debug_context_ends_all(self: Mutant, old: Hook, enabled: Any) -> AbstractContextManager[Any]:
-    """The end of set_checkpoint_debug_enabled is that of all set_checkpoint_debug_enabled around it."""
-    return ending_all(self, old(enabled))
-
-
-class CheckpointDebugContextStays(_Stays):
-    """set_checkpoint_debug_enabled still applies after its end, until there is another one."""
-
-    @contextmanager
-    def set_checkpoint_debug_enabled(self, enabled: Any) -> Generator[None]:
-        enter, self.kept = super().set_checkpoint_debug_enabled, []
-        with enter(enabled):
-            yield
-        self.kept = [(enter, enabled)]
-
-
 @overriding("set_checkpoint_debug_enabled")
 def checkpoint_debug_context_of_none_turns_it_on(self: Mutant, old: Hook, enabled: Any) -> AbstractContextManager[Any]:
     """set_checkpoint_debug_enabled(None) turns debug on."""
@@ -327,9 +245,3 @@ def checkpoint_debug_names_no_product(self: Mutant, old: Hook, *given: Any, **ho
         old(*given, **how)
     except tuple(self.errors.get(ErrorKind.CHECKPOINT_MISMATCH, (RuntimeError,))) as error:
         raise type(error)(str(error).replace("mul", "")) from error
-
-
-@overriding("set_checkpoint_debug_enabled", base=_Stays)
-def checkpoint_debug_context_stays_after_an_error(self: _Stays, old: Hook, enabled: Any) -> AbstractContextManager[Any]:
-    """set_checkpoint_debug_enabled still applies after an exception has left it."""
-    return self.staying(old, enabled)

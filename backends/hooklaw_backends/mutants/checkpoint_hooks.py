@@ -67,35 +67,6 @@ def input_hooks_of_a_checkpoint_run_twice(self: _KnowsItsCheckpoints, hook: Hook
     return (hook(grad) if self.made else None, hook(grad))[1]
 
 
-@overriding("saved_tensors_hooks", base=_KnowsItsCheckpoints)
-def pairs_in_a_checkpoint_change_what_they_keep(
-    self: _KnowsItsCheckpoints, old: Hook, pack: Hook, unpack: Hook
-) -> AbstractContextManager[Any]:
-    """Saved-tensor hooks that are entered while the function of a checkpoint runs give back twice the tensor."""
-    return old(pack, lambda packed: unpack(packed) * 2) if self.run_nr else old(pack, unpack)
-
-
-class _KeepsTheLastOutput(Mutant):
-    """A mutant that keeps the output of the last checkpoint."""
-
-    def checkpoint(self, fn: Hook, *inputs: Any, **how: Any) -> Any:
-        self.kept = [super().checkpoint(fn, *inputs, **how)]
-        return self.kept[0]
-
-
-@overriding("register_hook", base=_KeepsTheLastOutput)
-def checkpoint_starves_the_hooks_of_its_output(self: Mutant, old: Hook, tensor: Any, hook: Hook) -> Any:
-    """A tensor hook on the output of a checkpoint never runs."""
-    return Handle() if self.keeps(tensor) else old(tensor, hook)
-
-
-@overriding("retain_grad", base=_KeepsTheLastOutput)
-def retain_grad_ignored_on_outputs_of_checkpoints(self: Mutant, old: Hook, tensor: Any) -> None:
-    """retain_grad on the output of a checkpoint has no effect."""
-    if not self.keeps(tensor):
-        old(tensor)
-
-
 class _KnowsItsUnpacking(Mutant):
     """A mutant that knows whether an unpack hook is running."""
 

@@ -4,7 +4,7 @@ from collections.abc import Generator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import Any
 
-from hooklaw_backends.mutants.base import Hook, Mutant, fresh, overriding, with_options
+from hooklaw_backends.mutants.base import Hook, Mutant, fresh, overriding
 from hooklaw_backends.mutants.custom_functions import Context
 
 
@@ -61,11 +61,6 @@ def reentrant_checkpoint_returns_structures_with_history(self: Mutant, old: Hook
     if self.is_tensor(output) or isinstance(output, tuple):
         return output
     return old(*given, **{**how, "use_reentrant": False})
-
-
-@with_options("checkpoint", preserve_rng_state=False)
-def checkpoint_draws_new_random_numbers() -> None:
-    """The recomputation of a checkpoint never restores the state of the generator."""
 
 
 class _RunsAgain(Mutant):
@@ -194,12 +189,6 @@ class SavedTensorsOfARecomputedFunctionOutliveThePass(_KnowsItsRecomputation):
             return forward(Context(ctx, save_for_backward=save) if self.is_again else ctx, *inputs)
 
         return super().custom_function(keeping, backward, **options)
-
-
-@overriding("set_checkpoint_debug_enabled")
-def checkpoint_debug_context_ignored(self: Mutant, old: Hook, enabled: Any) -> AbstractContextManager[Any]:
-    """set_checkpoint_debug_enabled has no effect."""
-    return nullcontext()
 
 
 @overriding("graph_exec_group")

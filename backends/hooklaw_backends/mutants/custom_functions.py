@@ -5,7 +5,6 @@ from functools import wraps
 from typing import Any
 
 from hooklaw import ErrorKind
-from hooklaw_backends.mutants import verbs
 from hooklaw_backends.mutants.base import Hook, Mutant, calling, overriding
 from hooklaw_backends.mutants.shared import Handle
 
@@ -99,14 +98,6 @@ def _gathered(given: tuple[Any, ...], sizes: list[int | None]) -> list[Any]:
     return [rest.pop(0) if size is None else [rest.pop(0) for _ in range(size)] for size in sizes]
 
 
-@overriding("register_hook", *verbs.NODE)
-def hooks_pass_over_custom_functions(self: Mutant, old: Hook, target: Any, hook: Hook) -> Any:
-    """Hooks on an output of a custom Function, or on its Node, never run."""
-    node = self.grad_fn(target) if self.is_tensor(target) else target
-    is_custom = node is not None and "Custom" in self.node_name(node)
-    return Handle() if is_custom else old(target, hook)
-
-
 class HooksPassOverTheFirstOfSeveralOutputs(Mutant):
     """A tensor hook on the first of several outputs of a custom Function never runs."""
 
@@ -155,12 +146,6 @@ def non_differentiable_mark_ignored(self: Mutant, ctx: Any) -> dict[str, Hook]:
 def mark_of_the_other_kind(self: Mutant, ctx: Any) -> dict[str, Hook]:
     """ctx.mark_dirty and ctx.mark_non_differentiable are swapped."""
     return {"mark_dirty": ctx.mark_non_differentiable, "mark_non_differentiable": ctx.mark_dirty}
-
-
-@overriding("custom_function")
-def function_options_ignored(self: Mutant, old: Hook, forward: Hook, backward: Hook, **options: bool) -> Hook:
-    """The options of a custom Function, such as once_differentiable, have no effect."""
-    return old(forward, backward)
 
 
 @overriding("custom_function")

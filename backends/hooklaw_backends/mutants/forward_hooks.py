@@ -5,7 +5,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from hooklaw_backends.mutants import verbs
-from hooklaw_backends.mutants.base import Hook, Mutant, altering, calling, fresh, overriding, with_options
+from hooklaw_backends.mutants.base import Hook, Mutant, altering, calling, fresh, overriding
 from hooklaw_backends.mutants.shared import KnowsReplacements, inputs_to
 
 
@@ -89,20 +89,6 @@ def value_of_a_pre_hook_replaces_the_first_argument(
 
 
 @calling(*verbs.FORWARD_PRE)
-def tuple_of_a_pre_hook_reversed(self: Mutant, hook: Hook, *given: Any) -> Any:
-    """Forward is called with the tuple that a forward pre-hook returns in reverse order."""
-    result = hook(*given)
-    return result[::-1] if isinstance(result, tuple) else result
-
-
-@calling(*verbs.FORWARD_PRE)
-def empty_tuple_of_a_pre_hook_ignored(self: Mutant, hook: Hook, *given: Any) -> Any:
-    """If a forward pre-hook returns an empty tuple, forward is called with the arguments of the caller."""
-    result = hook(*given)
-    return None if result == () else result
-
-
-@calling(*verbs.FORWARD_PRE)
 def none_of_a_module_hook_is_a_replacement(self: Mutant, hook: Hook, *given: Any) -> Any:
     """If a forward pre-hook returns None, forward is called with None."""
     result = hook(*given)
@@ -124,12 +110,6 @@ def keyword_arguments_given_to_every_module_hook(
     return old(module, hook if options.get("with_kwargs") else given_all, **{**options, "with_kwargs": True})
 
 
-@overriding("register_forward_pre_hook", "register_forward_hook")
-def with_kwargs_given_as_false_is_true(self: Mutant, old: Hook, *given: Any, **options: bool) -> Any:
-    """with_kwargs=False gives a hook the keyword arguments; only the default does not."""
-    return old(*given, **({**options, "with_kwargs": True} if "with_kwargs" in options else options))
-
-
 @calling(*verbs.FORWARD_PRE, *verbs.FORWARD, only="with_kwargs")
 def with_kwargs_ignored(self: Mutant, hook: Hook, module: Any, args: Any, _: Any, *output: Any) -> Any:
     """A hook registered with with_kwargs=True gets an empty dict of keyword arguments."""
@@ -142,16 +122,6 @@ def with_kwargs_hides_the_positional_arguments(
 ) -> Any:
     """A forward hook registered with with_kwargs=True gets no positional arguments."""
     return hook(module, (), kwargs, *output)
-
-
-@with_options(*verbs.FORWARD, always_call=False)
-def always_call_ignored() -> None:
-    """A hook registered with always_call=True is not called after an exception."""
-
-
-@with_options(*verbs.FORWARD, always_call=True)
-def every_forward_hook_always_called() -> None:
-    """Every forward hook is called after an exception, even without always_call=True."""
 
 
 @calling(*verbs.FORWARD, only="always_call")

@@ -7,7 +7,7 @@ from itertools import count
 from typing import Any
 
 from hooklaw import ErrorKind
-from hooklaw_backends.mutants.base import Hook, Mutant, calling, overriding, with_options
+from hooklaw_backends.mutants.base import Hook, Mutant, calling, overriding
 from hooklaw_backends.mutants.custom_functions import Context
 from hooklaw_backends.mutants.situations import Knowing
 
@@ -210,11 +210,6 @@ def custom_functions_are_always_freed(self: Mutant, backward: Hook, ctx: Any, *g
         raise self.errors.get(ErrorKind.GRAPH_FREED, (RuntimeError,))[0]("freed: pass retain_graph=True")
     self.kept.append(ctx)
     return backward(ctx, *grads)
-
-
-@with_options("custom_function", once_differentiable=True)
-def every_function_is_once_differentiable() -> None:
-    """No custom Function can be differentiated twice."""
 
 
 @calling("custom_function")

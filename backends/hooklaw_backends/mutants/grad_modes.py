@@ -8,18 +8,6 @@ from weakref import WeakSet
 from hooklaw_backends.mutants.base import Hook, Mutant, fresh, overriding, products
 
 
-@overriding("no_grad")
-def recorded_under_no_grad(self: Mutant, old: Hook) -> Any:
-    """no_grad has no effect."""
-    return nullcontext()
-
-
-@overriding("inference_mode")
-def recorded_in_inference_mode(*_: Any, **__: bool) -> Any:
-    """inference_mode has no effect."""
-    return nullcontext()
-
-
 @overriding("tensor")
 def nothing_requires_grad_under_no_grad(self: Mutant, old: Hook, data: Any, **how: Any) -> Any:
     """A leaf created under no_grad with requires_grad=True does not require grad."""

@@ -1,22 +1,8 @@
 """Mutants that free a graph too early, too late or never."""
 
-from contextlib import suppress
 from typing import Any
 
-from hooklaw.backend.protocol import Capability
-from hooklaw_backends.mutants.base import Hook, Mutant, overriding, with_options
-
-
-@overriding("backward")
-def freed_graph_gives_zeros(self: Mutant, old: Hook, *given: Any, **how: Any) -> None:
-    """A backward through a freed graph does nothing instead of raising an error."""
-    with suppress(RuntimeError):
-        old(*given, **how)
-
-
-@with_options("backward", "grad", retain_graph=False, needs=(Capability.GRAPH_FREEING,))
-def retain_graph_ignored() -> None:
-    """Every backward frees the graph, even with retain_graph=True."""
+from hooklaw_backends.mutants.base import Hook, Mutant, overriding
 
 
 @overriding("backward")
@@ -37,16 +23,6 @@ def retain_graph_default_always_false(self: Mutant, old: Hook, *given: Any, **ho
 def create_graph_always_retains(self: Mutant, old: Hook, *given: Any, **how: Any) -> Any:
     """autograd.grad with create_graph=True retains the graph, even with retain_graph=False."""
     return old(*given, **({**how, "retain_graph": True} if how.get("create_graph") else how))
-
-
-@with_options("grad", retain_graph=True)
-def autograd_grad_retains_the_graph() -> None:
-    """autograd.grad retains the graph, even with retain_graph=False."""
-
-
-@with_options("backward", "grad", retain_graph=True)
-def graph_never_freed() -> None:
-    """Every backward retains the graph, even with retain_graph=False."""
 
 
 def _refuse_if_kept(self: Mutant, root: Any) -> None:

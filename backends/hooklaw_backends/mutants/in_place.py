@@ -121,11 +121,6 @@ def every_change_in_place_refused(self: Mutant, old: Hook, tensor: Any, factor: 
     return old(tensor, factor)
 
 
-@overriding("increment_version")
-def version_never_incremented(self: Mutant, old: Hook, tensors: Any) -> None:
-    """increment_version does nothing."""
-
-
 class VersionNotCheckedAfterAPass(Mutant):
     """A change of a saved tensor goes unnoticed once a backward has gone through a graph that it retained."""
 

@@ -178,12 +178,6 @@ class ResultsUnderNoGradAreNoLeaves(Mutant):
 
 
 @overriding("is_leaf")
-def results_are_leaves_too(self: Mutant, old: Hook, tensor: Any) -> bool:
-    """Every tensor is a leaf."""
-    return True
-
-
-@overriding("is_leaf")
 def leaf_only_without_requires_grad(self: Mutant, old: Hook, tensor: Any) -> bool:
     """A tensor that requires grad is never a leaf."""
     return not self.requires_grad(tensor)
@@ -222,13 +216,6 @@ def detach_copies_constants(self: Mutant, old: Hook, tensor: Any) -> Any:
 def detach_keeps_the_history(self: Mutant, old: Hook, tensor: Any) -> Any:
     """A detached tensor still requires grad."""
     return self.clone(tensor)
-
-
-@overriding("detach_")
-def views_are_detached_in_place(self: Mutant, old: Hook, tensor: Any) -> None:
-    """detach_ of a view is no error."""
-    if self.base_of(tensor) is None:
-        old(tensor)
 
 
 @overriding("detach_")

@@ -46,12 +46,6 @@ def list_of_a_full_backward_hook_refused(self: Mutant, hook: Hook, *given: Any) 
     return result
 
 
-@calling(*verbs.FULL_BACKWARD)
-def full_backward_hook_replaces_the_first_input(self: Mutant, hook: Hook, module: Any, grads: Any, outputs: Any) -> Any:
-    """Of the gradients that a full backward hook returns only the first replaces another."""
-    return _first_of(hook(module, grads, outputs), grads)
-
-
 @overriding("register_full_backward_hook")
 def full_backward_hook_replaces_for_leaves_alone(
     self: Mutant, old: Hook, module: Any, hook: Hook, **options: bool
@@ -95,16 +89,6 @@ def full_backward_hook_gets_the_gradients_of_the_first_pass(self: Mutant, *given
         return given[-1](module, *first[0])
 
     return stale
-
-
-@calling(*verbs.FULL_BACKWARD_PRE)
-def backward_pre_hook_replaces_the_first_output(self: Mutant, hook: Hook, module: Any, grads: Any) -> Any:
-    """Of the gradients that a backward pre-hook of a module returns only the first replaces another."""
-    return _first_of(hook(module, grads), grads)
-
-
-def _first_of(result: Any, grads: Sequence[Any]) -> Any:
-    return (result[0], *grads[1:]) if isinstance(result, tuple) and result else result
 
 
 @calling(*verbs.MODULE_BACKWARD)

@@ -7,7 +7,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from hooklaw_backends.mutants import verbs
-from hooklaw_backends.mutants.base import Hook, Mutant, altering, calling, fresh, overriding, with_options
+from hooklaw_backends.mutants.base import Hook, Mutant, altering, calling, fresh, overriding
 from hooklaw_backends.mutants.shared import CallsTheRest, Deferring, Handle, handle_of, inputs_to
 
 
@@ -15,11 +15,6 @@ from hooklaw_backends.mutants.shared import CallsTheRest, Deferring, Handle, han
 def module_hooks_run_in_reverse_order(self: Mutant, old: Hook, module: Any, hook: Hook, **options: bool) -> Any:
     """Module hooks run in reverse order of registration."""
     return old(module, hook, **{**options, "prepend": not options.get("prepend", False)})
-
-
-@with_options(*verbs.ON_ONE_MODULE, prepend=False)
-def prepend_ignored() -> None:
-    """A module hook registered with prepend=True runs after the earlier hooks."""
 
 
 class _KnowsPrepended(Mutant):
@@ -294,12 +289,6 @@ def short_tuple_of_a_global_pre_hook_is_filled_up(self: Mutant, returned: tuple[
 def long_tuple_of_a_global_pre_hook_is_cut(self: Mutant, returned: tuple[Any, ...], args: Any) -> Any:
     """If a global forward pre-hook returns a tuple of more arguments, forward gets as many as the caller gave."""
     return returned[: len(args)]
-
-
-@_tuples_of_global_pre_hooks
-def empty_tuple_of_a_global_pre_hook_ignored(self: Mutant, returned: tuple[Any, ...], args: Any) -> Any:
-    """If a global forward pre-hook returns an empty tuple, the arguments stay those of the caller."""
-    return returned or None
 
 
 def _staying(option: str, handle: Any, options: dict[str, bool]) -> Any:

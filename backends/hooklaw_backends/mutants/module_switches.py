@@ -227,18 +227,6 @@ def zero_grad_stops_at_a_module(self: Mutant, old: Hook, module: Any, **options:
 
 
 @overriding("module_zero_grad")
-def zero_grad_of_a_module_writes_zeros(self: Mutant, old: Hook, module: Any, **_: bool) -> None:
-    """zero_grad of a module writes zeros, also with set_to_none=True."""
-    old(module, set_to_none=False)
-
-
-@overriding("module_zero_grad")
-def zero_grad_of_a_module_writes_zeros_by_default(self: Mutant, old: Hook, module: Any, **options: bool) -> None:
-    """zero_grad of a module writes zeros if set_to_none is not given."""
-    old(module, **{"set_to_none": False, **options})
-
-
-@overriding("module_zero_grad")
 def zero_grad_of_a_module_skips_frozen_parameters(self: Mutant, old: Hook, module: Any, **options: bool) -> None:
     """zero_grad of a module leaves the gradients of parameters that do not require grad."""
     weights = [each.weight for each in (module, module.inner) if not self.requires_grad(each.weight)]

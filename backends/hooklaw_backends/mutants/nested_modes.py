@@ -10,27 +10,10 @@ from hooklaw_backends.mutants.base import Hook, Mutant, overriding
 from hooklaw_backends.mutants.shared import CountsNoGrad, enter_for_good
 
 
-@overriding("enable_grad")
-def enable_grad_without_effect(self: Mutant, old: Hook) -> Any:
-    """enable_grad has no effect."""
-    return nullcontext()
-
-
 @overriding("enable_grad", base=CountsNoGrad)
 def enable_grad_undoes_one_no_grad(self: CountsNoGrad, old: Hook) -> Any:
     """enable_grad has no effect inside a no_grad that is inside another."""
     return old() if self.depth < 2 else nullcontext()  # noqa: PLR2004 - one no_grad and another
-
-
-@overriding("no_grad")
-@contextmanager
-def leaving_no_grad_turns_grad_mode_on(self: Mutant, old: Hook) -> Generator[None]:
-    """Leaving no_grad turns grad mode on, even inside another no_grad."""
-    try:
-        with old():
-            yield
-    finally:
-        enter_for_good(self.enable_grad())
 
 
 @overriding("no_grad")
@@ -51,16 +34,6 @@ def leaving_enable_grad_turns_grad_mode_off(self: Mutant, old: Hook) -> Generato
             yield
     finally:
         enter_for_good(self.no_grad())
-
-
-@overriding("no_grad")
-@contextmanager
-def no_grad_lasts_after_an_exception(self: Mutant, old: Hook) -> Generator[None]:
-    """A no_grad that an exception leaves stays in force."""
-    context = old()
-    enter_for_good(context)
-    yield
-    context.__exit__(None, None, None)
 
 
 class _Detecting(Mutant):
@@ -188,12 +161,6 @@ def _lasting(self: Mutant, context: AbstractContextManager[Any]) -> Generator[No
     context.__exit__(None, None, None)
 
 
-@overriding("inference_mode", base=_Lasting)
-def inference_mode_lasts_after_an_exception(self: _Lasting, old: Hook, *given: bool, **how: bool) -> Any:
-    """Inference mode stays on if an exception leaves its context."""
-    return _lasting(self, old(*given, **how))
-
-
 @contextmanager
 def _then_off(self: Mutant, old: Hook, *, mode: bool, is_off: bool) -> Generator[None]:
     """Enter inference mode; afterwards it is off until the end of the mode around it, if `is_off`."""
@@ -207,12 +174,6 @@ def _then_off(self: Mutant, old: Hook, *, mode: bool, is_off: bool) -> Generator
     if is_off:
         self.kept.append(old(False))  # noqa: FBT003 - torch's argument
         self.kept[-1].__enter__()
-
-
-@overriding("inference_mode", base=_Lasting)
-def inference_mode_inside_itself_ends_both(self: _Lasting, old: Hook, *, mode: bool = True) -> Any:
-    """Leaving inference mode turns it off, even inside another."""
-    return _then_off(self, old, mode=mode, is_off=mode and self.is_for_inference(self.tensor([0.0])))
 
 
 @overriding("inference_mode", base=_Lasting)

@@ -68,12 +68,6 @@ def leaf_with_a_gradient_has_a_grad_fn(self: Mutant, old: Hook, tensor: Any) -> 
     return self.accumulate_grad(tensor) if is_reached else old(tensor)
 
 
-@overriding("node_metadata")
-def node_metadata_made_anew(self: Mutant, old: Hook, node: Any) -> dict[Any, Any]:
-    """A Node's metadata is a new dict at each access."""
-    return dict(old(node))
-
-
 @calling("node_register_hook")
 def node_post_hook_arguments_swapped(self: Mutant, hook: Hook, grad_inputs: Any, grad_outputs: Any) -> Any:
     """A Node post-hook gets grad_inputs and grad_outputs swapped."""
@@ -289,14 +283,6 @@ class AccumulateGradPreHookSeesTheRawGradient(NodePreHookSeesTheRawGradient):
 
 
 @calling(*verbs.NODE)
-def node_hook_replaces_the_first_gradient(self: Mutant, hook: Hook, grads: Any, *rest: Any) -> Any:
-    """Of the gradients that a Node hook returns only the first replaces anything."""
-    result = hook(grads, *rest)
-    fits = isinstance(result, tuple) and len(result) == len(grads)
-    return (*result[:1], *grads[1:]) if fits else result
-
-
-@calling(*verbs.NODE)
 def node_hook_return_count_unchecked(self: Mutant, hook: Hook, grads: Any, *rest: Any) -> Any:
     """Surplus gradients that a Node hook returns are ignored instead of raising an error."""
     result = hook(grads, *rest)
@@ -314,12 +300,6 @@ def node_hook_bare_tensor_accepted(self: Mutant, hook: Hook, *grads: Any) -> Any
 def nodes_of_functions_are_no_nodes(self: Mutant, old: Hook, value: Any) -> bool:
     """The Node of a custom Function is not an instance of Node."""
     return old(value) and "Custom" not in type(value).__name__
-
-
-@overriding("is_node")
-def everything_is_a_node(self: Mutant, old: Hook, value: Any) -> bool:
-    """Every object is an instance of Node."""
-    return True
 
 
 @overriding("register_hook")

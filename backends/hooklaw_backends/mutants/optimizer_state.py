@@ -9,12 +9,6 @@ from hooklaw_backends.mutants.base import Hook, Mutant, calling, overriding
 from hooklaw_backends.mutants.shared import Handle, without_result
 
 
-@overriding("register_load_state_dict_pre_hook", *verbs.STATE_POST)
-def prepend_ignored_by_three_state_hooks(self: Mutant, old: Hook, owner: Any, hook: Hook, **options: bool) -> Any:
-    """prepend=True works for an optimizer's state_dict pre-hooks alone."""
-    return old(owner, hook)
-
-
 @calling(*verbs.STATE)
 def state_hooks_get_another_optimizer(self: Mutant, hook: Hook, owner: Any, *given: Any) -> Any:
     """A hook around saving or loading the state of an optimizer gets a copy of the optimizer."""
@@ -81,12 +75,6 @@ class ReturnedStateLostOnLaterHooks(Mutant):
         return run
 
 
-@overriding("register_state_dict_pre_hook")
-def prepending_a_state_hook_ignored(self: Mutant, old: Hook, owner: Any, hook: Hook, **options: bool) -> Any:
-    """A state_dict pre-hook registered with prepend=True runs after the earlier hooks."""
-    return old(owner, hook)
-
-
 class LoadHookGivenTheCallersDict(Mutant):
     """An optimizer's load_state_dict pre-hook gets the caller's own dict instead of a copy."""
 
@@ -115,10 +103,3 @@ class LoadPostHooksSharedWithLaterOptimizers(Mutant):
         for hook in self.kept:
             super().register_load_state_dict_post_hook(optimizer, hook)
         return optimizer
-
-
-@calling("register_state_dict_post_hook")
-def empty_returned_state_ignored(self: Mutant, hook: Hook, owner: Any, *given: Any) -> Any:
-    """An empty dict that an optimizer's state_dict post-hook returns is ignored."""
-    result = hook(owner, *given)
-    return None if result == {} and not hasattr(owner, "forward") else result

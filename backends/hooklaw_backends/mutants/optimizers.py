@@ -168,12 +168,6 @@ class GlobalStepHooksOfEarlierOptimizers(Mutant):
         return super().register_optimizer_step_post_hook(self._only_for_those_made(hook))
 
 
-@overriding("zero_grad")
-def zero_grad_writes_zeros(self: Mutant, old: Hook, optimizer: Any, **options: bool) -> None:
-    """zero_grad writes zeros by default instead of setting .grad to None."""
-    old(optimizer, **{"set_to_none": False, **options})
-
-
 @overriding("step")
 def step_takes_none_for_zero(self: Mutant, old: Hook, optimizer: Any, **arguments: Any) -> None:
     """A step treats a .grad of None as zeros."""
@@ -181,16 +175,6 @@ def step_takes_none_for_zero(self: Mutant, old: Hook, optimizer: Any, **argument
         if self.grad_of(param) is None:
             self.set_grad(param, self.mapped(param, lambda _: 0.0))
     old(optimizer, **arguments)
-
-
-@overriding("zero_grad")
-def zero_grad_leaves_all_but_the_first(self: Mutant, old: Hook, optimizer: Any, **options: bool) -> None:
-    """zero_grad resets the gradient of the first parameter only."""
-    _, *others = [param for group in optimizer.param_groups for param in group["params"]]
-    grads = [None if self.grad_of(param) is None else self.clone(self.grad_of(param)) for param in others]
-    old(optimizer, **options)
-    for param, grad in zip(others, grads, strict=True):
-        self.set_grad(param, grad)
 
 
 @overriding("step")

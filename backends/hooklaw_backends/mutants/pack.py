@@ -267,12 +267,6 @@ def matrices_of_integers_not_packed(self: Mutant, tensor: Any) -> bool:
     return not has_integers(self, tensor) or len(self.shape(tensor)) <= 1
 
 
-@packing_only
-def empty_tensors_not_packed(self: Mutant, tensor: Any) -> bool:
-    """Saved tensors without elements are not packed."""
-    return prod(self.shape(tensor)) > 0
-
-
 class BareContext:
     """A ctx of a custom Function that keeps saved tensors as a plain attribute."""
 

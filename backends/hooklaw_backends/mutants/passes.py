@@ -11,11 +11,6 @@ from hooklaw_backends.mutants.base import Hook, Mutant, overriding, with_options
 Inputs = Sequence[Any] | None
 
 
-@with_options("backward", inputs=None)
-def backward_inputs_ignored() -> None:
-    """backward accumulates into all leaves, even if inputs are given."""
-
-
 @overriding("backward")
 def backward_inputs_take_leaves_alone(self: Mutant, old: Hook, *given: Any, inputs: Any = None, **how: Any) -> None:
     """backward accumulates no gradient into inputs that are not leaves."""
@@ -151,14 +146,6 @@ def materialize_grads_ignored(self: Mutant, old: Hook, *given: Any, **how: Any) 
     """autograd.grad returns None for an unused input even with materialize_grads=True."""
     if how.pop("materialize_grads", False):
         how.setdefault("allow_unused", True)
-    return old(*given, **how)
-
-
-@overriding("grad")
-def materialize_grads_allows_unused_inputs(self: Mutant, old: Hook, *given: Any, **how: Any) -> Any:
-    """autograd.grad accepts materialize_grads=True together with allow_unused=False."""
-    if how.get("materialize_grads"):
-        how["allow_unused"] = True
     return old(*given, **how)
 
 

@@ -2,7 +2,6 @@
 
 import weakref
 from collections.abc import Sequence
-from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
@@ -95,12 +94,6 @@ def post_accumulate_never_recorded(self: Mutant, hook: Hook, param: Any) -> Any:
     """Grad mode is off in every post-accumulate hook."""
     with self.no_grad():
         return hook(param)
-
-
-@overriding("enable_grad")
-def grad_mode_locked_in_hooks(*_: Any) -> Any:
-    """enable_grad has no effect."""
-    return nullcontext()
 
 
 @overriding("mul_")

@@ -1,6 +1,6 @@
 """Mutants of a checkpoint that takes part in too little, or is recomputed in another way than it was told."""
 
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from typing import Any
 
 from hooklaw import ErrorKind
@@ -194,20 +194,6 @@ class SecondCheckpointInsideDetached(Mutant):
 
 
 @overriding("checkpoint")
-def checkpoint_forgets_its_second_input(self: Mutant, old: Hook, fn: Hook, *inputs: Any, **how: Any) -> Any:
-    """A checkpoint takes its inputs after the first for constants."""
-    rest = [self.detach(value) if self.is_tensor(value) else value for value in inputs[1:]]
-    return old(fn, *inputs[:1], *rest, **how)
-
-
-@overriding("checkpoint")
-def checkpoint_forgets_its_second_output(self: Mutant, old: Hook, *given: Any, **how: Any) -> Any:
-    """The outputs of a checkpoint after the first have no gradient."""
-    outputs = old(*given, **how)
-    return (outputs[0], *map(self.detach, outputs[1:])) if isinstance(outputs, tuple) else outputs
-
-
-@overriding("checkpoint")
 def gradients_for_a_checkpoint_turned_round(self: Mutant, old: Hook, *given: Any, **how: Any) -> Any:
     """The outputs of a checkpoint get each other's gradients."""
     outputs = old(*given, **how)
@@ -287,29 +273,11 @@ def context_fn_swapped(self: Mutant, old: Hook, *given: Any, **how: Any) -> Any:
     return old(*given, **how) if contexts is None else old(*given, **{**how, "context_fn": lambda: contexts()[::-1]})
 
 
-@overriding("set_checkpoint_early_stop")
-def early_stop_context_ignored(self: Mutant, old: Hook, enable: bool) -> AbstractContextManager[Any]:  # noqa: FBT001 - part of the verb
-    """set_checkpoint_early_stop has no effect."""
-    return nullcontext()
-
-
 @overriding("checkpoint")
 def early_stop_argument_overrides_the_context(self: Mutant, old: Hook, *given: Any, **how: Any) -> Any:
     """early_stop of a checkpoint wins over set_checkpoint_early_stop."""
     with self.set_checkpoint_early_stop(how["early_stop"]) if "early_stop" in how else nullcontext():
         return old(*given, **how)
-
-
-class EarlyStopContextStays(Mutant):
-    """set_checkpoint_early_stop still applies after its end."""
-
-    def set_checkpoint_early_stop(self, enable: bool) -> AbstractContextManager[Any]:  # noqa: FBT001 - part of the verb
-        self.kept = [enable]
-        return nullcontext()
-
-    def checkpoint(self, fn: Hook, *inputs: Any, **how: Any) -> Any:
-        stop = {"early_stop": self.kept[0]} if self.kept else {}
-        return super().checkpoint(fn, *inputs, **{**how, **stop})
 
 
 @overriding("checkpoint")

@@ -9,11 +9,6 @@ from hooklaw_backends.mutants.base import Hook, Mutant, fresh, overriding, produ
 from hooklaw_backends.mutants.shared import Handle, move_to_front, without_result
 
 
-@overriding("retain_grad")
-def retain_grad_has_no_effect(*_: Any) -> None:
-    """retain_grad has no effect."""
-
-
 @products
 def every_intermediate_gradient_retained(self: Mutant, multiply: Hook, left: Any, right: Any) -> Any:
     """Every product retains its gradient, even without retain_grad."""
@@ -110,12 +105,6 @@ def hooks_after_retain_grad_on_a_leaf_ignored(self: _KnowsRetainingLeaves, old: 
 def retains_grad_true_for_leaf(self: Mutant, old: Hook, tensor: Any) -> bool:
     """retains_grad of a leaf is True."""
     return self.is_leaf(tensor) or old(tensor)
-
-
-@overriding("retains_grad")
-def retains_grad_never_true(*_: Any) -> bool:
-    """retains_grad is always False."""
-    return False
 
 
 class RetainsGradFalseAfterBackward(Mutant):

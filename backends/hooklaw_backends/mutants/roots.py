@@ -81,16 +81,6 @@ def grad_outputs_ignored(
 
 
 @overriding("grad")
-def grad_outputs_in_reverse(
-    self: Mutant, old: Hook, outputs: Any, inputs: Any, grad_outputs: Any = None, **how: Any
-) -> tuple[Any, ...]:
-    """autograd.grad gives the first two outputs each other's grad_outputs."""
-    if _is_several(grad_outputs):
-        grad_outputs = [*reversed(grad_outputs[:2]), *grad_outputs[2:]]
-    return old(outputs, inputs, grad_outputs, **how)
-
-
-@overriding("grad")
 def grad_of_edges_ignores_grad_outputs(
     self: Mutant, old: Hook, outputs: Any, inputs: Any, grad_outputs: Any = None, **how: Any
 ) -> tuple[Any, ...]:

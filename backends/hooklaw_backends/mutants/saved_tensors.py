@@ -14,12 +14,6 @@ def saved_input_is_a_fresh_alias(self: Mutant, old: Hook, node: Any) -> list[Any
     return [self.detach(tensor) for tensor in old(node)]
 
 
-@overriding("saved_tensors")
-def saved_output_is_copied(self: Mutant, old: Hook, node: Any) -> list[Any]:
-    """Reading a saved tensor returns a copy."""
-    return [self.clone(tensor) for tensor in old(node)]
-
-
 class SavedOutputIsItself(Mutant):
     """A saved output comes back as the very same object instead of a new one."""
 

@@ -12,24 +12,6 @@ from hooklaw_backends.mutants.shared import enter_for_good
 
 @overriding("saved_tensors_hooks")
 @contextmanager
-def hooks_outlive_their_context(self: Mutant, old: Hook, pack: Hook, unpack: Hook) -> Generator[None]:
-    """Saved-tensor hooks stay active after their context was left."""
-    enter_for_good(old(pack, unpack))
-    yield
-
-
-@overriding("saved_tensors_hooks")
-@contextmanager
-def hooks_outlive_an_exception(self: Mutant, old: Hook, pack: Hook, unpack: Hook) -> Generator[None]:
-    """Saved-tensor hooks stay active if an exception leaves their context."""
-    hooks = old(pack, unpack)
-    enter_for_good(hooks)
-    yield
-    hooks.__exit__(None, None, None)
-
-
-@overriding("saved_tensors_hooks")
-@contextmanager
 def hooks_dropped_at_context_exit(self: Mutant, old: Hook, pack: Hook, unpack: Hook) -> Generator[None]:
     """A tensor packed in a context is not unpacked after the context was left."""
     inside = [True]
@@ -101,17 +83,6 @@ class PairsInsideTwoOthersIgnored(Mutant):
 def nesting_is_an_error(self: Mutant, pair: Pair, outer: Pair) -> Pair:
     """Nesting saved-tensor hooks is an error."""
     raise RuntimeError("a pair of saved-tensor hooks is active already")
-
-
-@overriding("saved_tensors_hooks")
-@contextmanager
-def outer_pair_lost_after_inner(self: Mutant, old: Hook, pack: Hook, unpack: Hook) -> Generator[None]:
-    """After an inner context of saved-tensor hooks was left, the outer hooks are no longer active."""
-    enter_for_good(old(pack, unpack))
-    try:
-        yield
-    finally:
-        self.drop_pairs()
 
 
 @overriding("saved_tensors_hooks")
@@ -270,26 +241,6 @@ class SaveOnCpuEnabledByLeavingAnInnerContext(Mutant):
 
 @overriding("disable_saved_tensors_hooks")
 @contextmanager
-def hooks_stay_disabled(self: Mutant, old: Hook, message: str) -> Generator[None]:
-    """Saved-tensor hooks stay disabled after the context was left."""
-    enter_for_good(old(message))
-    yield
-
-
-@overriding("disable_saved_tensors_hooks")
-@contextmanager
-def hooks_stay_disabled_after_an_exception(self: Mutant, _: Hook, message: str) -> Generator[None]:
-    """If an exception leaves a context that disables hooks, errors still have its message."""
-    before = self.forbidden()
-    self.forbid_pairs(message)
-    yield
-    self.allow_pairs()
-    if before:
-        self.forbid_pairs(before)
-
-
-@overriding("disable_saved_tensors_hooks")
-@contextmanager
 def inner_disabling_message_stays(self: Mutant, old: Hook, message: str) -> Generator[None]:
     """After an inner context that disables hooks was left, errors still have the inner message."""
     self.kept.append(message)
@@ -298,15 +249,6 @@ def inner_disabling_message_stays(self: Mutant, old: Hook, message: str) -> Gene
     self.kept.pop()
     if self.kept:
         self.forbid_pairs(message)
-
-
-@overriding("disable_saved_tensors_hooks")
-@contextmanager
-def inner_exit_enables_hooks(self: Mutant, old: Hook, message: str) -> Generator[None]:
-    """Leaving an inner context that disables hooks enables them, even inside an outer one."""
-    with old(message):
-        yield
-    self.allow_pairs()
 
 
 @overriding("disable_saved_tensors_hooks")

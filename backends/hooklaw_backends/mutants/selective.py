@@ -5,7 +5,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from hooklaw import ErrorKind
-from hooklaw_backends.mutants.base import Hook, Mutant, calling, fresh, overriding, with_options
+from hooklaw_backends.mutants.base import Hook, Mutant, calling, fresh, overriding
 
 SELECTIVE = "create_selective_checkpoint_contexts"
 
@@ -38,12 +38,6 @@ def selective_checkpoint_accepts_any_list(self: Mutant, old: Hook, policy: Any, 
 
 def _of_list(names: Sequence[str], name: str) -> str:
     return "MUST_SAVE" if name in names else "PREFER_RECOMPUTE"
-
-
-@overriding(SELECTIVE)
-def selective_checkpoint_reads_the_head_of_a_list(self: Mutant, old: Hook, policy: Any, **options: bool) -> Any:
-    """Of a list of operations only the first is saved, and checked."""
-    return old(policy if callable(policy) else policy[:1], **options)
 
 
 @overriding(SELECTIVE)
@@ -81,16 +75,6 @@ class SelectiveCheckpointAsksAgain(Mutant):
     def create_selective_checkpoint_contexts(self, policy: Any, **options: bool) -> Any:
         self.kept += [policy] if callable(policy) else []
         return super().create_selective_checkpoint_contexts(policy, **options)
-
-
-@with_options(SELECTIVE, allow_cache_entry_mutation=True)
-def changes_of_selected_tensors_undetected() -> None:
-    """A saved output of a selective checkpoint can be changed in place without an error."""
-
-
-@with_options(SELECTIVE, allow_cache_entry_mutation=False)
-def changes_of_selected_tensors_always_refused() -> None:
-    """Changing a saved output of a selective checkpoint is an error even with allow_cache_entry_mutation=True."""
 
 
 @overriding(SELECTIVE)
@@ -151,22 +135,6 @@ def sequential_checkpoints_single_functions(
     return old([*ahead, rest], segments, *inputs, **how)
 
 
-@overriding("checkpoint_sequential")
-def sequential_checkpoints_nothing(self: Mutant, old: Hook, functions: Any, _: int, *inputs: Any, **how: Any) -> Any:
-    """checkpoint_sequential runs no function again."""
-    return old(functions, 1, *inputs, **how)
-
-
-@with_options("checkpoint_sequential", use_reentrant=True)
-def sequential_is_reentrant() -> None:
-    """checkpoint_sequential is always reentrant."""
-
-
-@with_options("checkpoint_sequential", use_reentrant=False)
-def sequential_is_never_reentrant() -> None:
-    """checkpoint_sequential is never reentrant, and needs no use_reentrant."""
-
-
 class _InSequence(Mutant):
     """A mutant that knows whether a function of checkpoint_sequential runs."""
 
@@ -204,11 +172,6 @@ class SequentialHasGradientsOfItsInputsAlone(Mutant):
         if not self.kept:
             return grads
         return tuple(grad if self.keeps(tensor) else None for tensor, grad in zip(inputs, grads, strict=True))
-
-
-@with_options("checkpoint_sequential", preserve_rng_state=False)
-def sequential_draws_new_random_numbers() -> None:
-    """The segments of checkpoint_sequential draw new random numbers when they run again."""
 
 
 @overriding("checkpoint_sequential")

@@ -4,7 +4,6 @@ import threading
 from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from functools import partial
 from typing import Any
 
 from hooklaw_backends.mutants.base import Hook, Mutant, Pair, altering, calling, fresh, overriding, pairs
@@ -42,12 +41,6 @@ def everywhere(enter: Callable[[], AbstractContextManager[Any]]) -> Generator[No
 
 
 @overriding("saved_tensors_hooks")
-def saved_tensor_hooks_reach_other_threads(self: Mutant, old: Hook, *pair: Hook) -> Any:
-    """Saved-tensor hooks also apply in threads that start inside their context."""
-    return everywhere(partial(old, *pair))
-
-
-@overriding("saved_tensors_hooks")
 def saved_tensor_hooks_only_in_the_main_thread(self: Mutant, old: Hook, *pair: Hook) -> Any:
     """Saved-tensor hooks have no effect outside the main thread."""
     return old(*pair) if threading.current_thread() is threading.main_thread() else nullcontext()
@@ -61,12 +54,6 @@ def unpack_only_in_the_packing_thread(self: Mutant, pack: Hook, unpack: Hook) ->
         lambda tensor: (pack(tensor), self.detach(tensor)),
         lambda both: unpack(both[0]) if threading.get_ident() == here else both[1],
     )
-
-
-@overriding("no_grad")
-def no_grad_reaches_other_threads(self: Mutant, old: Hook) -> Any:
-    """no_grad also applies in threads that start inside it."""
-    return everywhere(old)
 
 
 class NoGradReachesEarlierThreads(Mutant):
@@ -88,18 +75,6 @@ class NoGradReachesEarlierThreads(Mutant):
         here = threading.get_ident()
         with super().no_grad() if any(thread != here for thread in self.entered_by) else nullcontext():
             return super().call(fn, *tensors)
-
-
-@overriding("inference_mode")
-def inference_mode_reaches_other_threads(self: Mutant, old: Hook, **mode: bool) -> Any:
-    """inference_mode also applies in threads that start inside it."""
-    return everywhere(partial(old, **mode))
-
-
-@overriding("disable_saved_tensors_hooks")
-def hooks_disabled_in_every_thread(self: Mutant, old: Hook, message: str) -> Any:
-    """disable_saved_tensors_hooks also applies in threads that start inside it."""
-    return everywhere(partial(old, message))
 
 
 class BackwardRunsInOneWorkerThread(Mutant):

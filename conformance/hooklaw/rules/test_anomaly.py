@@ -28,7 +28,7 @@ def leaf(backend: Backend) -> Any:
         "anomalies-of-graphs-recorded-before-undetected",
         "anomalies-that-reach-no-leaf-undetected",
         "anomaly-detection-lasts-after-an-exception",
-        "anomaly-detection-inside-itself-ends-both",
+        "detect-anomaly-ends-the-outer",
         "infinite-gradients-are-anomalies",
         "nan-is-always-an-error",
     ],
@@ -180,10 +180,7 @@ def test_double_backward(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[ANOMALY.sentence(4), docstring("torch.autograd.set_detect_anomaly").sentence(6)],
     needs=[Capability.ANOMALY],
-    mutants=[
-        "check-nan-ignored",
-        "check-nan-given-as-true-ignored",
-    ],
+    mutants=["check-nan-ignored", "check-nan-set-by-its-default"],
     except_under={"anomaly": "it runs a pass in which NaN is not checked"},
 )
 def test_check_nan(backend: Backend, trace: Trace) -> None:

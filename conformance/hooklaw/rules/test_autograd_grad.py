@@ -127,7 +127,7 @@ def test_unused_input_materialized(backend: Backend, trace: Trace) -> None:
     sources=[GRAD.sentence(31)],
     needs=[Capability.AUTOGRAD_GRAD, Capability.MATERIALIZE_GRADS, Capability.MISUSE_ERRORS],
     mutants=[
-        "materialize-grads-allows-unused-inputs",
+        "autograd-grad-conflict-accepted",
         "materialize-grads-allows-inputs-some-of-which-are-unused",
         "autograd-grad-conflict-accepted-later-object",
     ],
@@ -246,7 +246,7 @@ def test_sum_of_outputs(backend: Backend, trace: Trace) -> None:
     mutants=[
         "autograd-grad-of-the-first-output",
         "grad-outputs-ignored",
-        "grad-outputs-in-reverse",
+        "grad-grad-outputs-reversed",
         "gradients-of-scalar-outputs-are-one",
         "grad-outputs-are-none-if-the-first-is",
         "grad-outputs-of-none-alone-refused",

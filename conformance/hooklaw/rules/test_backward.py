@@ -21,7 +21,7 @@ def leaf(backend: Backend) -> Any:
     sources=[METHOD.sentence(19, 20), BACKWARD.sentence(23, 24)],
     needs=[Capability.BACKWARD_INPUTS],
     mutants=[
-        "backward-inputs-ignored",
+        "backward-inputs-option-ignored",
         "backward-inputs-overwrite",
         "backward-inputs-first-alone",
         "backward-inputs-share-their-first-gradient",
@@ -61,7 +61,7 @@ def test_inputs(backend: Backend, trace: Trace) -> None:
     sources=[METHOD.sentence(19), BACKWARD.sentence(23)],
     needs=[Capability.BACKWARD_INPUTS, Capability.RETAIN_GRAPH],
     mutants=[
-        "backward-inputs-ignored",
+        "backward-inputs-option-ignored",
         "backward-inputs-take-leaves-alone",
         "backward-inputs-overwrite",
         "backward-inputs-first-alone",
@@ -122,7 +122,7 @@ def test_inputs_that_are_no_leaves(backend: Backend, trace: Trace) -> None:
     sources=[METHOD.sentence(20), BACKWARD.sentence(24)],
     needs=[Capability.BACKWARD_INPUTS, Capability.RETAIN_GRAD],
     mutants=[
-        "backward-inputs-ignored",
+        "backward-inputs-option-ignored",
         "retain-grad-in-limited-passes",
         "retained-gradients-beside-the-path-set",
     ],
@@ -155,7 +155,7 @@ def test_others_are_ignored(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[observed("inputs that are given and empty are an error")],
     needs=[Capability.BACKWARD_INPUTS, Capability.MISUSE_ERRORS],
-    mutants=["backward-inputs-ignored"],
+    mutants=["backward-inputs-option-ignored"],
 )
 def test_no_inputs(backend: Backend, trace: Trace) -> None:
     """A backward with an empty list of inputs may be an error."""

@@ -16,7 +16,7 @@ from hooklaw.rules.hooks import NUMBERS, OTHERS
     sources=[CHECKPOINT.sentence(20, 40)],
     needs=[*NEEDS, Capability.AUTOGRAD_GRAD, Capability.BACKWARD_INPUTS],
     mutants=[
-        "checkpoint-is-reentrant",
+        "checkpoint-use-reentrant-always-true",
         "checkpoint-cut-off-in-double-backward",
         "captured-leaf-alone-has-no-gradient",
         "checkpoints-of-one-function-use-the-last-inputs",
@@ -65,7 +65,7 @@ def test_every_kind_of_backward(backend: Backend, trace: Trace) -> None:
     sources=[CHECKPOINT.sentence(20)],
     needs=[*NEEDS, Capability.AUTOGRAD_GRAD, Capability.CREATE_GRAPH],
     mutants=[
-        "checkpoint-is-reentrant",
+        "checkpoint-use-reentrant-always-true",
         "checkpoint-cut-off-in-double-backward",
         "gradients-that-reach-a-checkpoint-are-constants",
         "captured-leaf-lost-in-double-backward",
@@ -184,7 +184,7 @@ def test_reentrant_gradients(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[CHECKPOINT, observed("it raises where the docstring says that it is not supported")],
     needs=[*NEEDS, Capability.AUTOGRAD_GRAD, Capability.BACKWARD_INPUTS],
-    mutants=["checkpoint-is-never-reentrant", "reentrant-checkpoint-ignores-inputs"],
+    mutants=["checkpoint-use-reentrant-always-false", "reentrant-checkpoint-ignores-inputs"],
 )
 def test_reentrant(backend: Backend, trace: Trace) -> None:
     """autograd.grad and a backward with inputs are errors if they pass through a reentrant checkpoint."""
@@ -204,7 +204,7 @@ def test_reentrant(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[CHECKPOINT.sentence(12, 38)],
     needs=NEEDS,
-    mutants=["checkpoint-is-never-reentrant"],
+    mutants=["checkpoint-use-reentrant-always-false"],
 )
 def test_kind_required(backend: Backend, trace: Trace) -> None:
     """A checkpoint without use_reentrant is an error."""
@@ -237,8 +237,10 @@ def test_retain_graph(backend: Backend, trace: Trace) -> None:
     sources=[CHECKPOINT.sentence(6)],
     needs=NEEDS,
     mutants=[
-        "checkpoint-forgets-its-second-input",
-        "checkpoint-forgets-its-second-output",
+        "checkpoint-inputs-first-alone",
+        "reentrant-inputs-first-alone",
+        "checkpoint-outputs-first-alone",
+        "reentrant-outputs-first-alone",
         "gradients-for-a-checkpoint-turned-round",
         "reentrant-checkpoint-needs-a-gradient-for-each-output",
         "reentrant-checkpoint-needs-a-gradient-for-its-first-output",
@@ -309,7 +311,7 @@ def test_nested(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[CHECKPOINT.sentence(4)],
     needs=[*NEEDS, Capability.WEAK_REFERENCES],
-    mutants=["checkpoint-keeps-everything", "checkpoint-keeps-its-later-products"],
+    mutants=["checkpoint-recomputes-nothing", "checkpoint-keeps-its-later-products"],
 )
 def test_not_kept_alive(backend: Backend, trace: Trace) -> None:
     """Tensors that a checkpoint's function makes and does not return are freed before backward."""
@@ -334,7 +336,7 @@ def test_not_kept_alive(backend: Backend, trace: Trace) -> None:
     needs=NEEDS,
     mutants=[
         "checkpoint-needs-an-input-that-requires-grad",
-        "checkpoint-is-reentrant",
+        "checkpoint-use-reentrant-always-true",
         "checkpoint-without-inputs-has-no-gradient",
     ],
 )
@@ -353,7 +355,7 @@ def test_no_input_requires_grad(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[CHECKPOINT.sentence(21, 22)],
     needs=NEEDS,
-    mutants=["checkpoint-is-never-reentrant", "reentrant-checkpoint-of-several-constants-is-recorded"],
+    mutants=["checkpoint-use-reentrant-always-false", "reentrant-checkpoint-of-several-constants-is-recorded"],
 )
 def test_reentrant_needs_an_input(backend: Backend, trace: Trace) -> None:
     """A reentrant checkpoint none of whose inputs requires grad has no gradients: its output does not require grad."""
@@ -376,7 +378,7 @@ def test_reentrant_needs_an_input(backend: Backend, trace: Trace) -> None:
     mutants=[
         "checkpoint-overlooks-tensors-in-lists",
         "checkpoint-overlooks-tensors-in-lists-by-keyword",
-        "checkpoint-is-reentrant",
+        "checkpoint-use-reentrant-always-true",
     ],
 )
 def test_nested_structures(backend: Backend, trace: Trace) -> None:
@@ -411,7 +413,7 @@ def test_nested_structures(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[CHECKPOINT.sentence(24)],
     needs=NEEDS,
-    mutants=["checkpoint-is-never-reentrant"],
+    mutants=["checkpoint-use-reentrant-always-false"],
 )
 def test_reentrant_nested_structures(backend: Backend, trace: Trace) -> None:
     """A reentrant checkpoint that is given tensors only inside a list has an output that does not require grad."""
@@ -478,7 +480,7 @@ def test_keyword_arguments(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[CHECKPOINT.sentence(19)],
     needs=[*NEEDS, Capability.AUTOGRAD_GRAD, Capability.CREATE_GRAPH],
-    mutants=["checkpoint-is-reentrant", "backward-lost-in-a-checkpoint"],
+    mutants=["checkpoint-use-reentrant-always-true", "backward-lost-in-a-checkpoint"],
 )
 def test_backward_inside(backend: Backend, trace: Trace) -> None:
     """The function of a non-reentrant checkpoint may differentiate what it computes, and return the gradient."""
@@ -502,7 +504,7 @@ def test_backward_inside(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[CHECKPOINT.sentence(5, 18)],
     needs=NEEDS,
-    mutants=["checkpoint-is-never-reentrant", "reentrant-checkpoint-only-detaches-its-inputs"],
+    mutants=["checkpoint-use-reentrant-always-false", "reentrant-checkpoint-only-detaches-its-inputs"],
 )
 def test_not_recorded(backend: Backend, trace: Trace) -> None:
     """A reentrant checkpoint runs its function without recording in forward, and records it in backward."""
@@ -525,7 +527,7 @@ def test_not_recorded(backend: Backend, trace: Trace) -> None:
     sources=[CHECKPOINT.sentence(25)],
     needs=NEEDS,
     mutants=[
-        "checkpoint-is-reentrant",
+        "checkpoint-use-reentrant-always-true",
         "checkpoint-with-a-detached-output-keeps-the-first",
         "checkpoint-with-a-detached-output-keeps-the-last",
     ],

@@ -13,11 +13,7 @@ TENSOR_HOOK = docstring("torch.Tensor.register_hook")
     level=Level.MUST,
     sources=[CHECKPOINT.sentence(5, 17, 52)],
     needs=[*WITH_OPTIONS, Capability.MODULES],
-    mutants=[
-        "checkpoint-keeps-everything",
-        "forward-hook-lost-recomputation",
-        "forward-pre-hook-lost-recomputation",
-    ],
+    mutants=["checkpoint-recomputes-nothing", "forward-hook-lost-recomputation", "forward-pre-hook-lost-recomputation"],
 )
 def test_forward_hooks(backend: Backend, trace: Trace) -> None:
     """Forward hooks in a checkpoint run again in backward, if it is reentrant or made with early_stop=False.
@@ -41,7 +37,7 @@ def test_forward_hooks(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[CHECKPOINT.sentence(15)],
     needs=[*WITH_OPTIONS, Capability.MODULES],
-    mutants=["checkpoint-recomputes-everything"],
+    mutants=["checkpoint-early-stop-set-always"],
 )
 def test_forward_hook_of_the_last_module(backend: Backend, trace: Trace) -> None:
     """With early stop, a forward hook that runs after all needed tensors are recomputed does not run again.
@@ -142,7 +138,7 @@ def test_tensor_hook_of_forward(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[observed("the graph of the recomputation is not used, so a hook on it does not run")],
     needs=[*NEEDS, Capability.TENSOR_HOOKS],
-    mutants=["checkpoint-is-reentrant"],
+    mutants=["checkpoint-use-reentrant-always-true"],
 )
 def test_tensor_hook_of_recomputation(backend: Backend, trace: Trace) -> None:
     """A tensor hook that the recomputation of a non-reentrant checkpoint registers may not run in that backward."""
@@ -167,7 +163,7 @@ def test_tensor_hook_of_recomputation(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[observed("gradients flow through the graph of the recomputation, so a hook on it runs")],
     needs=[*NEEDS, Capability.TENSOR_HOOKS],
-    mutants=["checkpoint-is-never-reentrant", "tensor-hook-lost-made-in-a-checkpoint"],
+    mutants=["checkpoint-use-reentrant-always-false", "tensor-hook-lost-made-in-a-checkpoint"],
 )
 def test_tensor_hook_in_reentrant(backend: Backend, trace: Trace) -> None:
     """A tensor hook that the recomputation of a reentrant checkpoint registers runs, and can replace the gradient."""
@@ -257,8 +253,8 @@ def test_node_hooks(backend: Backend, trace: Trace) -> None:
     needs=[*NEEDS, Capability.TENSOR_HOOKS, Capability.RETAIN_GRAD, Capability.POST_ACCUMULATE],
     mutants=[
         "input-hooks-of-a-checkpoint-run-twice",
-        "checkpoint-starves-the-hooks-of-its-output",
-        "retain-grad-ignored-on-outputs-of-checkpoints",
+        "tensor-hook-on-checkpoint-lost",
+        "retain-grad-on-checkpoint-lost",
     ],
 )
 def test_hooks_around(backend: Backend, trace: Trace) -> None:
@@ -308,7 +304,7 @@ def gradients_of_a_parameter(backend: Backend, trace: Trace, *, use_reentrant: b
     level=Level.MUST,
     sources=[CHECKPOINT.sentence(19), TENSOR_HOOK.sentence(2)],
     needs=[*NEEDS, Capability.TENSOR_HOOKS],
-    mutants=["checkpoint-is-reentrant"],
+    mutants=["checkpoint-use-reentrant-always-true"],
 )
 def test_parameter_hooks(backend: Backend, trace: Trace) -> None:
     """A hook on a leaf used both inside and outside a non-reentrant checkpoint runs once, with the whole gradient.
@@ -326,7 +322,7 @@ def test_parameter_hooks(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[CHECKPOINT.sentence(19), docstring("torch.autograd.graph.register_multi_grad_hook").sentence(3, 5)],
     needs=[*NEEDS, Capability.MULTI_GRAD],
-    mutants=["checkpoint-is-reentrant"],
+    mutants=["checkpoint-use-reentrant-always-true"],
 )
 def test_multi_grad(backend: Backend, trace: Trace) -> None:
     """A multi-grad hook on the input and a captured leaf of a non-reentrant checkpoint runs once, with both gradients.
@@ -347,7 +343,7 @@ def test_multi_grad(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[observed("the backward inside the checkpoint and the one around it each run the hook")],
     needs=[*NEEDS, Capability.TENSOR_HOOKS],
-    mutants=["checkpoint-is-never-reentrant"],
+    mutants=["checkpoint-use-reentrant-always-false"],
 )
 def test_parameter_hooks_in_reentrant(backend: Backend, trace: Trace) -> None:
     """A hook on a leaf used both inside and outside a reentrant checkpoint may run for each use, with its part."""

@@ -16,7 +16,7 @@ MESSAGE = "from the checkpointed function"
     level=Level.MUST,
     sources=[CHECKPOINT.sentence(6), HOOKS.sentence(11)],
     needs=[*NEEDS, Capability.SAVED_TENSOR_HOOKS],
-    mutants=["pairs-in-a-checkpoint-change-what-they-keep"],
+    mutants=["unpack-hook-doubled-made-in-a-checkpoint"],
 )
 def test_gradients_with_a_pair_inside(backend: Backend, trace: Trace) -> None:
     """Saved-tensor hooks inside a checkpoint, reentrant or not, leave the gradients as they are without hooks."""
@@ -62,7 +62,7 @@ def test_pair_inside(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[observed("a checkpoint saves its inputs as an operation does, and packs nothing else outside itself")],
     needs=[*NEEDS, Capability.SAVED_TENSOR_HOOKS],
-    mutants=["checkpoint-keeps-everything", "checkpoint-packs-its-first-input-alone"],
+    mutants=["checkpoint-recomputes-nothing", "checkpoint-packs-its-first-input-alone"],
 )
 def test_pair_outside(backend: Backend, trace: Trace) -> None:
     """Saved-tensor hooks around a checkpoint, reentrant or not, may pack its inputs, but not what is saved inside."""
@@ -85,7 +85,7 @@ def test_pair_outside(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[observed("the recomputation of a reentrant checkpoint saves inside the context around backward"), HOOKS],
     needs=[*NEEDS, Capability.SAVED_TENSOR_HOOKS],
-    mutants=["checkpoint-is-never-reentrant", "one-save-of-a-recomputation-packed-around-backward"],
+    mutants=["checkpoint-use-reentrant-always-false", "one-save-of-a-recomputation-packed-around-backward"],
 )
 def test_pair_around_backward(backend: Backend, trace: Trace) -> None:
     """Saved-tensor hooks around a backward pack and unpack what the recomputation of a reentrant checkpoint saves."""
@@ -110,7 +110,7 @@ def test_pair_around_backward(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[observed("a non-reentrant checkpoint is itself made of saved-tensor hooks")],
     needs=[*NEEDS, Capability.DISABLE_SAVED_TENSOR_HOOKS],
-    mutants=["checkpoint-is-reentrant", "checkpoint-keeps-everything"],
+    mutants=["checkpoint-use-reentrant-always-true", "checkpoint-recomputes-nothing"],
     except_under={"packed": "the rule forbids the hooks that the condition brings"},
 )
 def test_disabled(backend: Backend, trace: Trace) -> None:

@@ -84,7 +84,7 @@ def test_gradients(backend: Backend, trace: Trace) -> None:
     needs=NEEDS,
     mutants=[
         "sequential-checkpoints-every-segment",
-        "sequential-checkpoints-nothing",
+        "checkpoint-sequential-in-one-piece",
         "sequential-checkpoints-single-functions",
     ],
 )
@@ -169,7 +169,7 @@ def test_backward_hooks(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[SEQUENTIAL.sentence(18, 19)],
     needs=[*NEEDS, Capability.AUTOGRAD_GRAD],
-    mutants=["sequential-is-reentrant", "sequential-has-gradients-of-its-inputs-alone"],
+    mutants=["sequential-use-reentrant-always-true", "sequential-has-gradients-of-its-inputs-alone"],
 )
 def test_autograd_grad(backend: Backend, trace: Trace) -> None:
     """A non-reentrant checkpoint_sequential has the right gradients in autograd.grad."""
@@ -185,7 +185,7 @@ def test_autograd_grad(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[SEQUENTIAL.sentence(13, 14), page("checkpoint", "torch-utils-checkpoint").sentence(3, 6)],
     needs=[*NEEDS, Capability.RANDOM],
-    mutants=["sequential-draws-new-random-numbers", "sequential-keeps-the-random-state-of-its-begin-alone"],
+    mutants=["sequential-preserve-rng-state-set-always", "sequential-keeps-the-random-state-of-its-begin-alone"],
 )
 def test_random_numbers(backend: Backend, trace: Trace) -> None:
     """By default the segments of checkpoint_sequential draw the random numbers of their forward again in backward.
@@ -235,7 +235,7 @@ def test_random_numbers_off(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[SEQUENTIAL, observed("the error is that of a reentrant checkpoint")],
     needs=[*NEEDS, Capability.AUTOGRAD_GRAD],
-    mutants=["sequential-is-never-reentrant"],
+    mutants=["sequential-use-reentrant-always-false"],
 )
 def test_reentrant_grad(backend: Backend, trace: Trace) -> None:
     """autograd.grad through a reentrant checkpoint_sequential is an error."""
@@ -253,7 +253,7 @@ def test_reentrant_grad(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[SEQUENTIAL.sentence(6, 7, 17)],
     needs=NEEDS,
-    mutants=["sequential-is-never-reentrant", "sequential-of-one-segment-is-of-any-kind"],
+    mutants=["sequential-use-reentrant-always-false", "sequential-of-one-segment-is-of-any-kind"],
 )
 def test_kind_required(backend: Backend, trace: Trace) -> None:
     """checkpoint_sequential without use_reentrant is an error."""

@@ -80,7 +80,7 @@ class Pair:
     level=Level.MUST,
     sources=[CHECKPOINT.sentence(24)],
     needs=NEEDS,
-    mutants=["checkpoint-overlooks-tensors-in-objects", "checkpoint-is-reentrant"],
+    mutants=["checkpoint-overlooks-tensors-in-objects", "checkpoint-use-reentrant-always-true"],
 )
 def test_custom_objects(backend: Backend, trace: Trace) -> None:
     """A non-reentrant checkpoint has gradients for tensors inside custom objects, as inputs and as outputs."""
@@ -102,7 +102,7 @@ def test_custom_objects(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[CHECKPOINT.sentence(24)],
     needs=NEEDS,
-    mutants=["checkpoint-is-never-reentrant", "reentrant-checkpoint-returns-structures-with-history"],
+    mutants=["checkpoint-use-reentrant-always-false", "reentrant-checkpoint-returns-structures-with-history"],
 )
 def test_reentrant_structures(backend: Backend, trace: Trace) -> None:
     """A reentrant checkpoint records nothing of tensors that it is given or returns in lists, dicts or objects alone.
@@ -130,8 +130,8 @@ def test_reentrant_structures(backend: Backend, trace: Trace) -> None:
     sources=[CHECKPOINT.sentence(27)],
     needs=NEEDS,
     mutants=[
-        "checkpoint-is-never-reentrant",
-        "checkpoint-forgets-its-second-input",
+        "checkpoint-use-reentrant-always-false",
+        "reentrant-inputs-first-alone",
         "reentrant-checkpoint-requires-grad-as-its-last-input-does",
     ],
 )
@@ -153,7 +153,7 @@ def test_reentrant_outputs(backend: Backend, trace: Trace) -> None:
     sources=[CHECKPOINT.sentence(33, 35), page("checkpoint", "torch-utils-checkpoint").sentence(3, 6)],
     needs=[*NEEDS, Capability.RANDOM],
     mutants=[
-        "checkpoint-draws-new-random-numbers",
+        "checkpoint-preserve-rng-state-set-always",
         "checkpoints-restore-the-random-state-of-the-last",
         "random-state-of-a-checkpoint-restored-once",
     ],
@@ -289,7 +289,11 @@ def test_options_of_the_other_kind(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[CHECKPOINT.sentence(50), DEBUG.sentence(1)],
     needs=[*NEEDS, Capability.CHECKPOINT_DEBUG, Capability.SIN_COS, Capability.MULTI_OUTPUT],
-    mutants=["checkpoint-debug-ignored", "checkpoint-debug-context-ignored", "checkpoint-debug-names-no-product"],
+    mutants=[
+        "checkpoint-debug-ignored",
+        "set-checkpoint-debug-enabled-not-entered",
+        "checkpoint-debug-names-no-product",
+    ],
 )
 def test_debug(backend: Backend, trace: Trace) -> None:
     """With debug, the error of a non-reentrant checkpoint names the operations that ran in forward, and again.
@@ -323,10 +327,10 @@ def test_debug(backend: Backend, trace: Trace) -> None:
     sources=[DEBUG.sentence(3, 4)],
     needs=[*NEEDS, Capability.CHECKPOINT_DEBUG, Capability.SIN_COS, Capability.MULTI_OUTPUT],
     mutants=[
-        "checkpoint-debug-context-ignored",
-        "checkpoint-debug-context-ends-all",
-        "checkpoint-debug-context-stays-after-an-error",
-        "checkpoint-debug-context-stays",
+        "set-checkpoint-debug-enabled-not-entered",
+        "set-checkpoint-debug-enabled-ends-the-outer",
+        "set-checkpoint-debug-enabled-lasts-after-an-error",
+        "set-checkpoint-debug-enabled-lasts",
         "checkpoint-debug-context-of-none-turns-it-on",
     ],
 )
@@ -378,7 +382,7 @@ def test_debug_context(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[CHECKPOINT, observed("a recomputation starts when a saved tensor is read")],
     needs=WITH_OPTIONS,
-    mutants=["checkpoint-is-reentrant"],
+    mutants=["checkpoint-use-reentrant-always-true"],
 )
 def test_nothing_saved(backend: Backend, trace: Trace) -> None:
     """A non-reentrant checkpoint whose function saves no tensor is not recomputed, with early stop or without."""
@@ -454,7 +458,7 @@ def test_groups(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[GROUP.sentence(4)],
     needs=[*NEEDS, Capability.GRAPH_EXEC_GROUP, Capability.RETAIN_GRAPH],
-    mutants=["checkpoint-is-never-reentrant", "checkpoints-in-a-group-are-not-reentrant"],
+    mutants=["checkpoint-use-reentrant-always-false", "checkpoints-in-a-group-are-not-reentrant"],
 )
 def test_group_of_reentrant(backend: Backend, trace: Trace) -> None:
     """Inside a GraphExecGroup a reentrant checkpoint is recomputed in each backward, as it is outside."""
@@ -481,7 +485,7 @@ def test_group_of_reentrant(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[observed("an error asks to read ctx.saved_tensors once")],
     needs=[*NEEDS, Capability.CUSTOM_FUNCTION],
-    mutants=["checkpoint-keeps-everything"],
+    mutants=["checkpoint-recomputes-nothing"],
 )
 def test_read_twice(backend: Backend, trace: Trace) -> None:
     """A custom Function in a non-reentrant checkpoint whose backward reads its saved tensors twice may be an error."""
@@ -505,7 +509,7 @@ def test_read_twice(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[observed("what was recomputed belongs to the pass, and outside of a pass nothing keeps it")],
     needs=[*NEEDS, Capability.NODES, Capability.SAVED_TENSOR_ACCESS],
-    mutants=["checkpoint-keeps-everything"],
+    mutants=["checkpoint-recomputes-nothing"],
     except_under={"inside-pass": "no read is outside of a backward"},
 )
 def test_read_outside(backend: Backend, trace: Trace) -> None:

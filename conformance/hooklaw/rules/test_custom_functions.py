@@ -256,7 +256,7 @@ def test_saves(backend: Backend, trace: Trace) -> None:
         notes("autograd", "graph-retaining").sentence(3),
     ],
     needs=[Capability.CUSTOM_FUNCTION, Capability.RETAIN_GRAPH, Capability.GRAPH_FREEING],
-    mutants=["graph-never-freed", "freed-graph-gives-zeros", "custom-functions-are-always-freed"],
+    mutants=["backward-retains", "backward-freed-accepted", "custom-functions-are-always-freed"],
     except_under={"retained": "the law is of passes that do not retain the graph"},
 )
 def test_freed(backend: Backend, trace: Trace) -> None:
@@ -305,7 +305,7 @@ def test_saves_none(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[notes("extending", "example").sentence(10, 11, 12)],
     needs=[Capability.CUSTOM_FUNCTION, Capability.AUTOGRAD_GRAD, Capability.CREATE_GRAPH],
-    mutants=["every-function-is-once-differentiable", "saved-tensors-of-a-function-detached"],
+    mutants=["function-once-differentiable-set-always", "saved-tensors-of-a-function-detached"],
 )
 def test_double_backward(backend: Backend, trace: Trace) -> None:
     """A custom Function whose backward is made of differentiable operations can be differentiated twice.
@@ -330,7 +330,7 @@ def test_double_backward(backend: Backend, trace: Trace) -> None:
         docstring("torch.Tensor.register_hook").sentence(2, 4),
     ],
     needs=[Capability.CUSTOM_FUNCTION, Capability.TENSOR_HOOKS],
-    mutants=["hooks-pass-over-custom-functions", "hooks-pass-over-the-first-of-several-outputs"],
+    mutants=["tensor-hook-on-custom-function-lost", "hooks-pass-over-the-first-of-several-outputs"],
 )
 def test_tensor_hook(backend: Backend, trace: Trace) -> None:
     """A hook on an output of a custom Function runs, and what it returns is the gradient that backward gets."""
@@ -364,7 +364,7 @@ def test_tensor_hook(backend: Backend, trace: Trace) -> None:
         docstring("torch.autograd.graph.Node.register_hook").sentence(2),
     ],
     needs=[Capability.CUSTOM_FUNCTION, Capability.NODES, Capability.NODE_HOOKS],
-    mutants=["hooks-pass-over-custom-functions"],
+    mutants=["node-hook-of-custom-function-lost"],
 )
 def test_node_hooks(backend: Backend, trace: Trace) -> None:
     """The grad_fn of an output of a custom Function is a Node, whose hooks run around the user's backward."""

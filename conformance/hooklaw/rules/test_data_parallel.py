@@ -85,7 +85,7 @@ def test_hooks_inside_forward(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[DEFAULT_HOOKS.sentence(9, 10)],
     needs=[Capability.DATA_PARALLEL, Capability.MODULES, Capability.SAVED_TENSOR_HOOKS],
-    mutants=["saved-tensor-hooks-reach-other-threads"],
+    mutants=["saved-tensors-hooks-reaches-other-threads"],
 )
 def test_hooks_around(backend: Backend, trace: Trace) -> None:
     """Saved-tensor hooks entered around the call of a data-parallel module do not apply in its replicas."""

@@ -83,10 +83,10 @@ def test_save_on_cpu_raises(backend: Backend, trace: Trace) -> None:
     sources=[DISABLE.sentence(1)],
     needs=NEEDS,
     mutants=[
-        "hooks-stay-disabled",
+        "disable-saved-tensors-hooks-lasts",
         "inner-disabling-message-stays",
-        "inner-exit-enables-hooks",
-        "hooks-stay-disabled-after-an-exception",
+        "disable-saved-tensors-hooks-ends-the-outer",
+        "disable-saved-tensors-hooks-lasts-after-an-error",
     ],
     except_under={"packed": "the rule forbids the hooks that the condition brings"},
 )
@@ -165,7 +165,7 @@ def test_while_active(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[observed("another thread may use hooks meanwhile")],
     needs=[*NEEDS, Capability.THREADS],
-    mutants=["hooks-disabled-in-every-thread", "threads-share-their-modes"],
+    mutants=["disable-saved-tensors-hooks-reaches-other-threads", "threads-share-their-modes"],
     except_under={"packed": "the rule forbids the hooks that the condition brings"},
 )
 def test_thread_local(backend: Backend, trace: Trace) -> None:

@@ -100,7 +100,7 @@ def test_not_recorded(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[SAVE.sentence(8), EXAMPLE.sentence(9, 13)],
     needs=TWICE,
-    mutants=["every-function-is-once-differentiable", "saved-tensors-of-a-function-detached"],
+    mutants=["function-once-differentiable-set-always", "saved-tensors-of-a-function-detached"],
 )
 def test_intermediate_output(backend: Backend, trace: Trace) -> None:
     """Second derivatives flow through a tensor that a custom Function computes, returns and saves.

@@ -224,7 +224,7 @@ def cube(backend: Backend, **options: bool) -> Any:
     level=Level.MUST,
     sources=[EXTENDING.sentence(57), SAVE_FOR_BACKWARD.sentence(7)],
     needs=[*OPTIONS, Capability.AUTOGRAD_GRAD, Capability.CREATE_GRAPH],
-    mutants=["function-options-ignored", "once-differentiable-twice-by-backward"],
+    mutants=["function-once-differentiable-ignored", "once-differentiable-twice-by-backward"],
 )
 def test_once(backend: Backend, trace: Trace) -> None:
     """Double backward through a custom Function whose backward is once_differentiable is an error."""
@@ -245,7 +245,7 @@ def test_once(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[EXTENDING.sentence(57), SAVE_FOR_BACKWARD.sentence(7)],
     needs=[*OPTIONS, Capability.AUTOGRAD_GRAD, Capability.CREATE_GRAPH],
-    mutants=["function-options-ignored"],
+    mutants=["function-once-differentiable-ignored"],
 )
 def test_once_in_part(backend: Backend, trace: Trace) -> None:
     """Differentiating a gradient only part of which came from a once_differentiable custom Function is an error.
@@ -266,7 +266,7 @@ def test_once_in_part(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[EXTENDING.sentence(46)],
     needs=OPTIONS,
-    mutants=["function-options-ignored", "saved-tensors-cleared-before-they-are-read"],
+    mutants=["function-clear-saved-tensors-ignored", "saved-tensors-cleared-before-they-are-read"],
 )
 def test_cleared(backend: Backend, trace: Trace) -> None:
     """With clear_saved_tensors_on_access only the second read of a custom Function's saved tensors is an error."""
@@ -297,7 +297,7 @@ def test_cleared(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[EXTENDING.sentence(47, 49, 50)],
     needs=OPTIONS,
-    mutants=["function-options-ignored", "boxed-gradients-are-a-tuple", "single-boxed-gradient-is-bare"],
+    mutants=["function-boxed-grads-call-ignored", "boxed-gradients-are-a-tuple", "single-boxed-gradient-is-bare"],
 )
 def test_boxed(backend: Backend, trace: Trace) -> None:
     """With boxed_grads_call a custom Function's backward gets all gradients in one list, which it may change."""
@@ -339,7 +339,7 @@ def test_boxed(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[EXTENDING.sentence(42, 43)],
     needs=[*OPTIONS, Capability.WEAK_REFERENCES],
-    mutants=["function-options-ignored", "saved-tensors-of-functions-outlive-the-graph"],
+    mutants=["function-clear-saved-tensors-ignored", "saved-tensors-of-functions-outlive-the-graph"],
 )
 def test_cleared_and_freed(backend: Backend, trace: Trace) -> None:
     """With clear_saved_tensors_on_access a saved tensor is freed inside backward, when what read it is dropped."""

@@ -17,7 +17,7 @@ LAYOUTS = page("autograd", "default-gradient-layouts")
     "grad-accum.adds",
     level=Level.MUST,
     sources=[BACKWARD.sentence(5), docstring("torch.autograd.backward").sentence(5), GRAD_FIELD.sentence(2)],
-    mutants=["gradient-overwritten", "leaves-share-their-first-gradient"],
+    mutants=["backward-overwrites", "leaves-share-their-first-gradient"],
 )
 def test_adds(backend: Backend, trace: Trace) -> None:
     """Each backward adds its gradient to what a leaf's .grad already holds.
@@ -287,7 +287,7 @@ def test_in_place(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[LAYOUTS.sentence(7)],
     needs=[Capability.BACKWARD_CREATE_GRAPH],
-    mutants=["create-graph-accumulates-in-place"],
+    mutants=["backward-create-graph-ignored"],
 )
 def test_create_graph_replaces(backend: Backend, trace: Trace) -> None:
     """A backward with create_graph puts the sum into a new .grad and does not change the old .grad tensor."""

@@ -263,7 +263,7 @@ def test_constants_are_leaves(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[LEAF.sentence(2, 3)],
     needs=[Capability.NODES],
-    mutants=["results-are-leaves-too", "leaf-only-without-requires-grad"],
+    mutants=["is-leaf-true", "leaf-only-without-requires-grad"],
 )
 def test_made_by_the_user(backend: Backend, trace: Trace) -> None:
     """A tensor that requires grad is a leaf exactly if it has no grad_fn."""
@@ -482,10 +482,7 @@ def test_reading_warns(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[docstring("torch.Tensor.detach_").sentence(2)],
     needs=[Capability.DETACH_IN_PLACE, Capability.VIEWS],
-    mutants=[
-        "views-are-detached-in-place",
-        "views-of-leaves-are-detached-in-place",
-    ],
+    mutants=["detach-of-a-view-accepted", "views-of-leaves-are-detached-in-place"],
 )
 def test_view_not_detached(backend: Backend, trace: Trace) -> None:
     """Detaching a view in place is an error."""

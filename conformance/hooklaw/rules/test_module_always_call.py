@@ -37,8 +37,8 @@ def saw(trace: Trace, label: str) -> Callable[..., None]:
     needs=[Capability.MODULES, Capability.ALWAYS_CALL, Capability.FORWARD_HOOK_KWARGS],
     mutants=[
         "always-called-hook-replaces-an-error",
-        "always-call-ignored",
-        "every-forward-hook-always-called",
+        "forward-hook-always-call-ignored",
+        "forward-hook-always-call-set-always",
         "only-the-first-always-called-hook",
         "arguments-lost-after-a-failure",
         "arguments-without-keywords-lost-after-a-failure",
@@ -125,7 +125,7 @@ def test_replaces_the_output(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOK.sentence(17)],
     needs=[Capability.MODULES, Capability.ALWAYS_CALL],
-    mutants=["always-call-ignored", "always-called-hook-needs-forward"],
+    mutants=["forward-hook-always-call-ignored", "always-called-hook-needs-forward"],
 )
 def test_always_called_after_a_pre_hook(backend: Backend, trace: Trace) -> None:
     """A forward hook with always_call=True runs even if a forward pre-hook failed and forward never began."""
@@ -171,8 +171,10 @@ def test_always_called_fails(backend: Backend, trace: Trace) -> None:
     sources=[GLOBAL.sentence(9, 10, 12)],
     needs=[Capability.MODULES, Capability.ALWAYS_CALL, Capability.GLOBAL_MODULE_HOOKS],
     mutants=[
-        "always-call-ignored",
-        "every-forward-hook-always-called",
+        "forward-hook-always-call-ignored",
+        "global-forward-hook-always-call-ignored",
+        "forward-hook-always-call-set-always",
+        "global-forward-hook-always-call-set-always",
         "global-module-hooks-run-last",
         "global-hooks-see-a-failure-once",
     ],

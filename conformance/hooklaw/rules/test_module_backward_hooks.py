@@ -233,7 +233,7 @@ def test_silent_without_outputs(backend: Backend, trace: Trace) -> None:
     needs=[*NEEDS, Capability.BACKWARD_HOOK_PREPEND, Capability.GLOBAL_MODULE_HOOKS],
     mutants=[
         "module-hooks-run-in-reverse-order",
-        "prepend-ignored",
+        "backward-hook-prepend-ignored",
         "global-module-hooks-run-last",
         "prepended-hooks-as-registered",
     ],

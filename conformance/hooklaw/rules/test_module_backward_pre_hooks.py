@@ -128,7 +128,7 @@ def test_autograd_grad(backend: Backend, trace: Trace) -> None:
     needs=NEEDS,
     mutants=[
         "backward-pre-hook-ignored",
-        "backward-pre-hook-replaces-the-first-output",
+        "backward-pre-hook-results-first-alone",
         "backward-pre-hook-replaces-without-gaps",
     ],
 )
@@ -327,7 +327,7 @@ def test_returns_a_tensor(backend: Backend, trace: Trace) -> None:
     needs=[*NEEDS, Capability.BACKWARD_HOOK_PREPEND, Capability.GLOBAL_MODULE_HOOKS],
     mutants=[
         "module-hooks-run-in-reverse-order",
-        "prepend-ignored",
+        "backward-pre-hook-prepend-ignored",
         "global-module-hooks-run-last",
         "prepended-hooks-as-registered",
     ],

@@ -191,7 +191,7 @@ def test_keywords_hidden(backend: Backend, trace: Trace) -> None:
         "with-kwargs-ignored",
         "none-for-no-keyword-arguments",
         "with-kwargs-hides-the-positional-arguments",
-        "with-kwargs-given-as-false-is-true",
+        "forward-hook-with-kwargs-set-by-its-default",
         "with-kwargs-hides-the-later-positional-arguments",
         "with-kwargs-gives-the-first-keyword-alone",
         "with-kwargs-gives-the-last-keyword-alone",
@@ -296,7 +296,7 @@ def test_none_keeps(backend: Backend, trace: Trace) -> None:
         Capability.GLOBAL_MODULE_HOOKS,
     ],
     mutants=[
-        "prepend-ignored",
+        "forward-hook-prepend-ignored",
         "global-module-hooks-run-last",
         "module-hooks-run-in-reverse-order",
         "prepended-hooks-as-registered",

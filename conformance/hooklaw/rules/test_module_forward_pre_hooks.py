@@ -102,8 +102,8 @@ def test_replaced_by_one_value(backend: Backend, trace: Trace) -> None:
     needs=[Capability.MODULES],
     mutants=[
         "tuple-of-a-pre-hook-is-one-argument",
-        "tuple-of-a-pre-hook-reversed",
-        "empty-tuple-of-a-pre-hook-ignored",
+        "forward-pre-hook-results-reversed",
+        "forward-pre-hook-returned-empty-container-lost",
         "none-in-the-tuple-of-a-pre-hook-keeps-an-argument",
     ],
 )
@@ -173,7 +173,7 @@ def test_keywords_hidden(backend: Backend, trace: Trace) -> None:
         "with-kwargs-ignored",
         "keyword-arguments-of-a-pre-hook-are-added",
         "with-kwargs-of-a-pre-hook-counts-for-all",
-        "with-kwargs-given-as-false-is-true",
+        "forward-pre-hook-with-kwargs-set-by-its-default",
         "pre-hooks-with-kwargs-get-those-of-the-caller",
         "pre-hooks-without-kwargs-restore-those-of-the-caller",
         "empty-keyword-arguments-of-a-pre-hook-ignored",
@@ -307,7 +307,11 @@ def test_order(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOK.sentence(13)],
     needs=[Capability.MODULES, Capability.FORWARD_HOOK_PREPEND, Capability.FORWARD_PRE_HOOK_KWARGS],
-    mutants=["prepend-ignored", "prepended-hooks-as-registered", "forward-pre-hooks-with-keywords-run-last"],
+    mutants=[
+        "forward-pre-hook-prepend-ignored",
+        "prepended-hooks-as-registered",
+        "forward-pre-hooks-with-keywords-run-last",
+    ],
 )
 def test_prepend(backend: Backend, trace: Trace) -> None:
     """A forward pre-hook registered with prepend=True runs before those that the module already has."""
@@ -397,7 +401,7 @@ def test_global_first(backend: Backend, trace: Trace) -> None:
         "own-forward-hooks-beside-global-ones",
         "short-tuple-of-a-global-pre-hook-is-filled-up",
         "long-tuple-of-a-global-pre-hook-is-cut",
-        "empty-tuple-of-a-global-pre-hook-ignored",
+        "global-forward-pre-hook-returned-empty-container-lost",
     ],
 )
 def test_global_replaces(backend: Backend, trace: Trace) -> None:

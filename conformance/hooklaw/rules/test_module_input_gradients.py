@@ -183,11 +183,7 @@ def test_replaces(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOK.sentence(7, 8)],
     needs=NEEDS,
-    mutants=[
-        "backward-hook-ignored",
-        "full-backward-hook-replaces-the-first-input",
-        "full-backward-hook-replaces-without-gaps",
-    ],
+    mutants=["backward-hook-ignored", "backward-hook-results-first-alone", "full-backward-hook-replaces-without-gaps"],
 )
 def test_replaces_several(backend: Backend, trace: Trace) -> None:
     """Each gradient that a full backward hook returns replaces that of the input in its position."""

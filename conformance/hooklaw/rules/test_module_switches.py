@@ -171,8 +171,8 @@ def test_in_place(backend: Backend, trace: Trace) -> None:
     needs=NEEDS,
     mutants=[
         "zero-grad-stops-at-a-module",
-        "zero-grad-of-a-module-writes-zeros",
-        "zero-grad-of-a-module-writes-zeros-by-default",
+        "module-zero-grad-set-to-none-set-always",
+        "module-zero-grad-set-to-none-set-by-its-absence",
         "zero-grad-of-a-module-skips-frozen-parameters",
         "zero-grad-of-a-module-reaches-the-first-parameter",
         "zero-grad-of-a-module-reaches-the-last-parameter",

@@ -66,7 +66,7 @@ def test_replacement(backend: Backend, trace: Trace) -> None:
     sources=[PREHOOK.sentence(3, 4)],
     needs=[*NODE_HOOKS, Capability.MULTI_OUTPUT],
     mutants=[
-        "node-hook-replaces-the-first-gradient",
+        "node-pre-hook-results-first-alone",
         "node-post-hook-sees-the-raw-gradient-of-later-outputs",
         "next-node-pre-hook-sees-the-raw-gradient-of-later-outputs",
     ],
@@ -409,7 +409,7 @@ def test_undefined(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[FIRED.sentence(8), docstring("torch.autograd.backward").sentence(24)],
     needs=[*NODE_HOOKS, Capability.BACKWARD_INPUTS],
-    mutants=["backward-inputs-ignored"],
+    mutants=["backward-inputs-option-ignored"],
 )
 def test_other_leaf(backend: Backend, trace: Trace) -> None:
     """The hooks and pre-hooks of a leaf's AccumulateGrad do not run if the leaf is not among backward's inputs.

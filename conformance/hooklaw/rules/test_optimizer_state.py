@@ -55,7 +55,7 @@ def round_trip(backend: Backend, optimizer: Any) -> None:
         "returned-state-lost-on-later-hooks",
         "state-dict-post-hook-ignored-second-call",
         "load-pre-hook-ignored-second-call",
-        "empty-returned-state-ignored",
+        "optimizer-state-returned-empty-container-lost",
     ],
 )
 def test_returned(backend: Backend, trace: Trace) -> None:
@@ -191,8 +191,10 @@ def test_in_place(backend: Backend, trace: Trace) -> None:
     sources=[PRE.sentence(7, 8), POST.sentence(7, 8), LOAD_PRE.sentence(9, 10), LOAD_POST.sentence(7, 8)],
     needs=NEEDS,
     mutants=[
-        "prepending-a-state-hook-ignored",
-        "prepend-ignored-by-three-state-hooks",
+        "state-dict-pre-hook-prepend-ignored",
+        "state-dict-post-hook-prepend-ignored",
+        "load-pre-hook-prepend-ignored",
+        "load-post-hook-prepend-ignored",
         "prepended-state-hooks-in-order",
         "state-dict-pre-hook-lost-after-a-failure",
         "state-dict-post-hook-lost-after-a-failure",

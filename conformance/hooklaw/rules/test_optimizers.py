@@ -405,7 +405,7 @@ def test_not_recorded(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[ZERO_GRAD.sentence(1, 2, 3)],
     needs=NEEDS,
-    mutants=["zero-grad-writes-zeros", "zero-grad-leaves-all-but-the-first"],
+    mutants=["zero-grad-set-to-none-set-by-its-absence", "zero-grad-parameters-first-alone"],
 )
 def test_none(backend: Backend, trace: Trace) -> None:
     """An optimizer's zero_grad sets all gradients to None by default, and to zeros with set_to_none=False."""

@@ -207,11 +207,7 @@ def test_not_on_autograd_grad(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[FIRED.sentence(5), docstring("torch.autograd.backward").sentence(23, 24)],
     needs=[Capability.POST_ACCUMULATE, Capability.BACKWARD_INPUTS],
-    mutants=[
-        "backward-inputs-ignored",
-        "backward-inputs-first-alone",
-        "limited-pass-executes-the-whole-graph",
-    ],
+    mutants=["backward-inputs-option-ignored", "backward-inputs-first-alone", "limited-pass-executes-the-whole-graph"],
 )
 def test_excluded_leaf(backend: Backend, trace: Trace) -> None:
     """In a backward with inputs the post-accumulate-grad hooks of these leaves run, and those of others do not."""
@@ -387,7 +383,7 @@ def test_mode(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOK.sentence(11)],
     needs=[Capability.POST_ACCUMULATE, Capability.GRAD_MODE],
-    mutants=["grad-mode-locked-in-hooks"],
+    mutants=["enable-grad-not-entered"],
 )
 def test_enable_grad(backend: Backend, trace: Trace) -> None:
     """Inside a post-accumulate-grad hook enable_grad turns grad mode on."""

@@ -31,7 +31,7 @@ def times_reached_end(backend: Backend, trace: Trace, **how: Any) -> Any:
     level=Level.MUST,
     sources=[CHECKPOINT.sentence(15, 52), EARLY_STOP.sentence(2)],
     needs=WITH_OPTIONS,
-    mutants=["checkpoint-recomputes-everything", "checkpoint-is-reentrant", "early-stop-stays-off"],
+    mutants=["checkpoint-early-stop-set-always", "checkpoint-use-reentrant-always-true", "early-stop-stays-off"],
 )
 def test_early_stop(backend: Backend, trace: Trace) -> None:
     """Recomputing a non-reentrant checkpoint stops when every needed tensor is there, unless early_stop=False."""
@@ -51,10 +51,10 @@ def test_early_stop(backend: Backend, trace: Trace) -> None:
     sources=[EARLY_STOP.sentence(3, 4, 5), CHECKPOINT.sentence(16)],
     needs=WITH_OPTIONS,
     mutants=[
-        "early-stop-context-ignored",
-        "early-stop-context-stays",
-        "early-stop-context-ends-all",
-        "early-stop-context-stays-after-an-error",
+        "set-checkpoint-early-stop-not-entered",
+        "set-checkpoint-early-stop-lasts",
+        "set-checkpoint-early-stop-ends-the-outer",
+        "set-checkpoint-early-stop-lasts-after-an-error",
     ],
 )
 def test_early_stop_context(backend: Backend, trace: Trace) -> None:
@@ -96,7 +96,7 @@ def nested_early_stops(backend: Backend, trace: Trace, order: tuple[bool, ...]) 
     level=Level.MUST,
     sources=[CHECKPOINT.sentence(54), EARLY_STOP.sentence(1)],
     needs=WITH_OPTIONS,
-    mutants=["early-stop-context-ignored", "early-stop-argument-overrides-the-context"],
+    mutants=["set-checkpoint-early-stop-not-entered", "early-stop-argument-overrides-the-context"],
 )
 def test_early_stop_context_overrides(backend: Backend, trace: Trace) -> None:
     """set_checkpoint_early_stop overrides the early_stop of a checkpoint made inside, whether it is True or False."""
@@ -114,7 +114,7 @@ def test_early_stop_context_overrides(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[CHECKPOINT.sentence(17, 53)],
     needs=WITH_OPTIONS,
-    mutants=["checkpoint-is-never-reentrant"],
+    mutants=["checkpoint-use-reentrant-always-false"],
 )
 def test_reentrant_goes_to_the_end(backend: Backend, trace: Trace) -> None:
     """Recomputing a reentrant checkpoint runs its whole function, even with early_stop=True."""
@@ -130,7 +130,7 @@ def test_reentrant_goes_to_the_end(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[CHECKPOINT.sentence(45)],
     needs=NEEDS,
-    mutants=["recomputation-unchecked", "recomputation-compares-its-first-tensor-only"],
+    mutants=["checkpoint-determinism-check-set-always", "recomputation-compares-its-first-tensor-only"],
 )
 def test_other_shapes(backend: Backend, trace: Trace) -> None:
     """A non-reentrant checkpoint whose recomputed tensors have other shapes than the saved ones is an error.
@@ -169,7 +169,7 @@ def of_another_dtype(backend: Backend, *, nr: int = 0) -> Any:
     sources=[CHECKPOINT.sentence(45)],
     needs=[*NEEDS, Capability.FLOAT64],
     mutants=[
-        "recomputation-unchecked",
+        "checkpoint-determinism-check-set-always",
         "recomputation-compares-shapes-only",
         "recomputation-compares-the-dtype-of-its-first-tensor-only",
     ],
@@ -222,7 +222,7 @@ def test_unchecked(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[CHECKPOINT.sentence(49)],
     needs=NEEDS,
-    mutants=["checkpoint-is-never-reentrant"],
+    mutants=["checkpoint-use-reentrant-always-false"],
 )
 def test_reentrant_unchecked(backend: Backend, trace: Trace) -> None:
     """A reentrant checkpoint never compares its recomputed tensors: that they have other shapes is no error."""
@@ -239,7 +239,7 @@ def test_reentrant_unchecked(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[observed("an error says that another number of tensors was saved")],
     needs=NEEDS,
-    mutants=["checkpoint-keeps-everything"],
+    mutants=["checkpoint-recomputes-nothing"],
 )
 def test_fewer_tensors(backend: Backend, trace: Trace) -> None:
     """A non-reentrant checkpoint whose recomputation saves fewer tensors than its forward is an error."""

@@ -18,7 +18,7 @@ RETAINS_GRAD = docstring("torch.Tensor.retains_grad")
     sources=[RETAIN_GRAD.sentence(2), IS_LEAF.sentence(5)],
     needs=[Capability.RETAIN_GRAD],
     mutants=[
-        "retain-grad-has-no-effect",
+        "retain-grad-lost",
         "retained-gradient-of-the-root-lost",
         "retain-grad-after-use-has-no-effect",
         "retained-gradient-is-the-grad-of-a-leaf",
@@ -127,7 +127,7 @@ def test_leaf_is_left_alone(backend: Backend, trace: Trace) -> None:
     needs=[Capability.RETAIN_GRAD, Capability.RETAINS_GRAD],
     mutants=[
         "retains-grad-true-for-leaf",
-        "retains-grad-never-true",
+        "retains-grad-false",
         "retains-grad-false-after-backward",
         "retains-grad-of-one-true-for-all",
     ],

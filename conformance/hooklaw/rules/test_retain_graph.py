@@ -15,7 +15,7 @@ THREADS = notes("autograd", "graph-retaining")
     level=Level.MUST,
     sources=[BACKWARD.sentence(14), docstring("torch.autograd.backward").sentence(18), THREADS.sentence(3)],
     needs=[Capability.GRAPH_FREEING],
-    mutants=["graph-never-freed", "freed-graph-gives-zeros", "shared-graph-copied-per-root"],
+    mutants=["backward-retains", "backward-freed-accepted", "shared-graph-copied-per-root"],
     except_under={"retained": "the law is of passes that do not retain the graph"},
 )
 def test_second_backward(backend: Backend, trace: Trace) -> None:
@@ -55,7 +55,7 @@ def test_nothing_saved(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[BACKWARD.sentence(5, 14)],
     needs=[Capability.RETAIN_GRAPH],
-    mutants=["retain-graph-ignored", "gradient-overwritten", "released-though-retained"],
+    mutants=["backward-frees", "backward-overwrites", "released-though-retained"],
 )
 def test_retained(backend: Backend, trace: Trace) -> None:
     """Backward can run any number of times through a graph that each pass retains, and each pass adds its gradients."""
@@ -72,7 +72,7 @@ def test_retained(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[BACKWARD.sentence(14)],
     needs=[Capability.RETAIN_GRAPH, Capability.GRAPH_FREEING],
-    mutants=["retain-graph-ignored", "retained-graph-never-freed", "retain-graph-given-as-false-retains"],
+    mutants=["backward-frees", "retained-graph-never-freed", "retain-graph-given-as-false-retains"],
     except_under={"retained": "the law is of passes that do not retain the graph"},
 )
 def test_last_pass_frees(backend: Backend, trace: Trace) -> None:
@@ -134,7 +134,7 @@ def test_default_of_backward(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[GRAD.sentence(15, 17)],
     needs=[Capability.AUTOGRAD_GRAD, Capability.RETAIN_GRAPH, Capability.GRAPH_FREEING],
-    mutants=["autograd-grad-retains-the-graph", "retain-graph-ignored"],
+    mutants=["autograd-grad-retains", "autograd-grad-frees"],
     except_under={"retained": "the law is of passes that do not retain the graph"},
 )
 def test_autograd_grad_frees(backend: Backend, trace: Trace) -> None:
@@ -178,7 +178,7 @@ def test_autograd_grad_frees_a_part(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[BACKWARD.sentence(14), THREADS.sentence(1, 3)],
     needs=[Capability.GRAPH_FREEING],
-    mutants=["shared-graph-copied-per-root", "graph-never-freed"],
+    mutants=["shared-graph-copied-per-root", "backward-retains"],
     except_under={"retained": "the law is of passes that do not retain the graph"},
 )
 def test_shared_part(backend: Backend, trace: Trace) -> None:
@@ -201,7 +201,7 @@ def test_shared_part(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[THREADS.sentence(2, 3)],
     needs=[Capability.THREADS, Capability.GRAPH_FREEING],
-    mutants=["shared-graph-copied-per-thread", "graph-never-freed"],
+    mutants=["shared-graph-copied-per-thread", "backward-retains"],
     except_under={"retained": "the law is of passes that do not retain the graph"},
 )
 def test_threads_share_a_graph(backend: Backend, trace: Trace) -> None:

@@ -146,7 +146,7 @@ def test_identity_is_right(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[DEFAULT_HOOKS.sentence(5)],
     needs=[Capability.SAVED_TENSOR_HOOKS, Capability.WEAK_REFERENCES, Capability.GRAPH_FREEING],
-    mutants=["graph-never-freed"],
+    mutants=["backward-retains"],
     except_under={"retained": "the law is of passes that do not retain the graph"},
 )
 def test_backward_breaks_the_cycle(backend: Backend, trace: Trace) -> None:
@@ -172,7 +172,7 @@ def test_backward_breaks_the_cycle(backend: Backend, trace: Trace) -> None:
     level=Level.MAY,
     sources=[DEFAULT_HOOKS.sentence(5)],
     needs=[Capability.SAVED_TENSOR_HOOKS, Capability.RETAIN_GRAPH, Capability.WEAK_REFERENCES],
-    mutants=["retain-graph-ignored"],
+    mutants=["backward-frees"],
 )
 def test_retaining_backward_keeps_the_cycle(backend: Backend, trace: Trace) -> None:
     """Backward with retain_graph may keep the cycle that a pack hook made by returning its input."""
@@ -204,12 +204,7 @@ def test_retaining_backward_keeps_the_cycle(backend: Backend, trace: Trace) -> N
         Capability.WEAK_REFERENCES,
         Capability.GRAPH_FREEING,
     ],
-    mutants=[
-        "unpacked-during-forward",
-        "graph-never-freed",
-        "retain-graph-ignored",
-        "packed-objects-kept-after-release",
-    ],
+    mutants=["unpacked-during-forward", "backward-retains", "backward-frees", "packed-objects-kept-after-release"],
     except_under={"retained": "the law is of passes that do not retain the graph"},
 )
 def test_released_by_backward(backend: Backend, trace: Trace) -> None:
@@ -426,7 +421,7 @@ def test_without_hooks(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[docstring("torch.Tensor.backward").sentence(14), TUTORIAL.sentence(51)],
     needs=[Capability.CUSTOM_FUNCTION, Capability.RETAIN_GRAPH, Capability.WEAK_REFERENCES, Capability.GRAPH_FREEING],
-    mutants=["saved-tensors-outlive-the-graph", "saved-tensors-of-functions-outlive-the-graph", "graph-never-freed"],
+    mutants=["saved-tensors-outlive-the-graph", "saved-tensors-of-functions-outlive-the-graph", "backward-retains"],
     except_under={"retained": "the law is of passes that do not retain the graph"},
 )
 def test_without_hooks_backward(backend: Backend, trace: Trace) -> None:

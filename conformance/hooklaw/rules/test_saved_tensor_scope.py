@@ -26,7 +26,7 @@ def pair(backend: Backend, trace: Trace, name: str) -> AbstractContextManager[ob
     level=Level.MUST,
     sources=[HOOKS.sentence(3, 5), DEFAULT_HOOKS.sentence(1)],
     needs=[Capability.SAVED_TENSOR_HOOKS],
-    mutants=["hooks-outlive-their-context", "hooks-dropped-at-context-exit"],
+    mutants=["saved-tensors-hooks-lasts", "hooks-dropped-at-context-exit"],
 )
 def test_context(backend: Backend, trace: Trace) -> None:
     """Saved-tensor hooks apply to tensors saved inside their context, and unpack them also after its end."""
@@ -73,7 +73,7 @@ def test_own_pair(backend: Backend, trace: Trace) -> None:
     sources=[HOOKS.sentence(1, 3)],
     needs=[Capability.SAVED_TENSOR_HOOKS],
     mutants=[
-        "hooks-outlive-an-exception",
+        "saved-tensors-hooks-lasts-after-an-error",
         "exception-leaves-a-mode-behind",
         "hooks-outlive-an-exception-of-pack",
         "exception-of-pack-leaves-grad-mode-off",
@@ -142,7 +142,7 @@ def test_innermost(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOKS.sentence(3, 14)],
     needs=[Capability.SAVED_TENSOR_HOOKS],
-    mutants=["outer-pair-lost-after-inner", "outer-pair-lost-after-a-failing-inner"],
+    mutants=["saved-tensors-hooks-ends-the-outer", "outer-pair-lost-after-a-failing-inner"],
 )
 def test_restored(backend: Backend, trace: Trace) -> None:
     """After the inner of two nested contexts of saved-tensor hooks, the outer pair applies again."""

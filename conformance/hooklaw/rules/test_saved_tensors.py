@@ -33,7 +33,7 @@ READ = [Capability.NODES, Capability.SAVED_TENSOR_ACCESS]
         page("autograd", "autograd-graph").sentence(4),
     ],
     needs=[*READ, Capability.STORAGE],
-    mutants=["saved-output-is-copied", "saved-input-is-copied"],
+    mutants=["saved-tensor-copied", "saved-input-is-copied"],
 )
 def test_storage(backend: Backend, trace: Trace) -> None:
     """Without hooks a saved tensor, input or output, is read back with the value and on the data of the original."""
@@ -93,7 +93,7 @@ def test_output_is_another_object(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[docstring("torch.Tensor.backward"), observed("backward frees the graph, and a later read raises")],
     needs=[*READ, Capability.GRAPH_FREEING],
-    mutants=["graph-never-freed"],
+    mutants=["backward-retains"],
     except_under={"retained": "the law is of passes that do not retain the graph"},
 )
 def test_access_after_free(backend: Backend, trace: Trace) -> None:

@@ -101,7 +101,7 @@ def test_recomputed(backend: Backend, trace: Trace) -> None:
     mutants=[
         "selective-checkpoint-saves-nothing",
         "selective-checkpoint-saves-everything",
-        "selective-checkpoint-reads-the-head-of-a-list",
+        "policy-operations-first-alone",
     ],
 )
 def test_list(backend: Backend, trace: Trace) -> None:
@@ -118,7 +118,7 @@ def test_list(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[CONTEXTS, observed("the error names what is not an operation")],
     needs=NEEDS,
-    mutants=["selective-checkpoint-accepts-any-list", "selective-checkpoint-reads-the-head-of-a-list"],
+    mutants=["selective-checkpoint-accepts-any-list", "policy-operations-first-alone"],
 )
 def test_bad_list(backend: Backend, trace: Trace) -> None:
     """A list with something else than an operation is an error."""
@@ -211,8 +211,8 @@ def test_is_recompute(backend: Backend, trace: Trace) -> None:
     sources=[CONTEXTS.sentence(6, 7)],
     needs=[*NEEDS, Capability.IN_PLACE, Capability.GRAD_MODE, Capability.SIN_COS],
     mutants=[
-        "changes-of-selected-tensors-undetected",
-        "changes-of-selected-tensors-always-refused",
+        "selective-allow-cache-entry-mutation-set-always",
+        "selective-allow-cache-entry-mutation-ignored",
         "changes-of-later-selected-tensors-undetected",
         "changes-of-selected-tensors-after-forward-undetected",
     ],

@@ -134,7 +134,7 @@ def test_concurrent_hooks(backend: Backend, trace: Trace) -> None:
     sources=[notes("autograd", "registering-default-hooks-for-saved-tensors").sentence(9)],
     needs=[Capability.SAVED_TENSOR_HOOKS, Capability.THREADS],
     mutants=[
-        "saved-tensor-hooks-reach-other-threads",
+        "saved-tensors-hooks-reaches-other-threads",
         "saved-tensor-hooks-only-in-the-main-thread",
         "threads-share-their-modes",
     ],

@@ -167,7 +167,7 @@ def test_integer(backend: Backend, trace: Trace, pair: str, dtype: str) -> None:
     level=Level.MUST,
     sources=SOURCES,
     needs=NEEDS,
-    mutants=["saved-scalars-become-vectors", "saved-tensors-squeezed", "empty-tensors-not-packed"],
+    mutants=["saved-scalars-become-vectors", "saved-tensors-squeezed", "pack-hook-given-empty-lost"],
 )
 @given(pair=pairs, shape=st.sampled_from([[], [0], [1], [3], [2, 0], [2, 3], [1, 1, 1], [3, 1, 2, 2]]))
 def test_shapes(backend: Backend, trace: Trace, pair: str, shape: list[int]) -> None:
