@@ -8,44 +8,6 @@ from typing import Any
 from hooklaw_backends.mutants.base import Hook, Mutant, altering, calling, fresh, overriding
 
 
-class _Handle:
-    def __init__(self, remove: Hook) -> None:
-        self.remove = remove
-
-
-@overriding("register_hook")
-def remove_skips_the_next_call_only(self: Mutant, old: Hook, tensor: Any, hook: Hook) -> Any:
-    """A removed tensor hook misses one call, and then runs again."""
-    left_out = [0]
-
-    def altered(grad: Any) -> Any:
-        if left_out[0]:
-            left_out[0] -= 1
-            return None
-        return hook(grad)
-
-    old(tensor, altered)
-    return _Handle(lambda: left_out.append(left_out.pop() + 1))
-
-
-class RemovalWaitsForTheEndOfThePass(Mutant):
-    """A tensor hook removed during a backward still runs in it."""
-
-    _waiting = fresh(list[Hook])
-    _running = 0
-
-    def register_hook(self, tensor: Any, hook: Hook) -> Any:
-        remove = super().register_hook(tensor, hook).remove
-        return _Handle(lambda: self._waiting.append(remove) if self._running else remove())
-
-    def backward(self, root: Any, gradient: Any = None, **how: Any) -> None:
-        self._running += 1
-        super().backward(root, gradient, **how)
-        self._running -= 1
-        while self._waiting:
-            self._waiting.pop()()
-
-
 @overriding("grad_of")
 def gradient_keeps_gaps(self: Mutant, old: Hook, tensor: Any) -> Any:
     """The .grad of a leaf whose memory has gaps has the same gaps."""

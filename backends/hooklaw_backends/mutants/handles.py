@@ -152,26 +152,10 @@ def hooks_of_accumulate_grad_not_removed(self: Mutant, old: Hook, node: Any, hoo
     return handle if self.leaf_of(node) is None else Handle()
 
 
-@overriding(*verbs.NODE, base=PutsOff)
-def removal_of_node_hooks_waits_for_the_end_of_the_pass(self: PutsOff, old: Hook, node: Any, hook: Hook) -> Any:
-    """A Node hook removed during a backward still runs in it."""
-    return self.removing_later(old(node, hook))
-
-
-@overriding("register_post_accumulate_grad_hook", base=PutsOff)
-def removal_of_post_accumulate_hooks_waits_for_the_end_of_the_pass(
-    self: PutsOff, old: Hook, tensor: Any, hook: Hook
-) -> Any:
-    """A post-accumulate hook removed during a backward still runs in it."""
-    return self.removing_later(old(tensor, hook))
-
-
-@overriding("register_multi_grad_hook", base=PutsOff)
-def removal_of_multi_grad_hooks_waits_for_the_end_of_the_pass(
-    self: PutsOff, old: Hook, tensors: Any, hook: Hook, **how: Any
-) -> Any:
-    """A multi-grad hook removed during a backward still runs in it."""
-    return self.removing_later(old(tensors, hook, **how))
+@overriding(*verbs.IN_BACKWARD, "register_multi_grad_hook", base=PutsOff)
+def removal_waits_for_the_end_of_the_pass(self: PutsOff, old: Hook, *given: Any, **how: Any) -> Any:
+    """A hook of a tensor or Node that is removed during a backward still runs in it."""
+    return self.removing_later(old(*given, **how))
 
 
 @overriding("register_hook")

@@ -28,6 +28,8 @@ class Removal(NamedTuple):
     group: list[Kept]
     """The hooks of this kind on its owner, in order, those that were removed too."""
     is_again: bool
+    skips: list[None]
+    """One for each call of the hook that is to be skipped."""
 
     def remove(self, *, offset: int = 0) -> None:
         """Remove the hook, or one that was registered so many places after it."""
@@ -92,15 +94,15 @@ def made(kind: Kind, situation: Situation, wrong: Wrong) -> type[Mutant]:
 
         def run(*arguments: Any, **named: Any) -> Any:
             its.calls.append(None)
-            return hook(*arguments, **named)
+            return skips.pop() if skips else hook(*arguments, **named)
 
         run.__dict__.update(getattr(hook, "__dict__", {}))  # the mark of an unserializable hook, say
         own, group = Kept(id(hook), old(*where, run, **options)), self.group_of(kind.verbs[0], owner_of(where), {})
         group.append(own)
-        removed: list[None] = []
+        removed, skips = list[None](), list[None]()
 
         def remove() -> None:
-            removal = Removal(own, group, bool(removed))
+            removal = Removal(own, group, bool(removed), skips)
             removed.append(None)
             if situation.holds(self, _now(self, its)):
                 wrong(removal)
@@ -163,6 +165,7 @@ FAULTS: dict[str, tuple[str, Wrong]] = {
 }
 INSTEAD: dict[str, tuple[str, Wrong]] = {
     "removes-nothing": ("the handle of {} removes nothing", lambda _: None),
+    "skips-one-call": ("the handle of {} only skips its next call", lambda removal: removal.skips.append(None)),
     "removes-the-oldest": ("the handle of {} removes the oldest of its owner", _instead(lambda group: group[:1])),
     "removes-the-newest": ("the handle of {} removes the newest of its owner", _instead(lambda group: group[-1:])),
     "removes-all": ("the handle of {} removes all of its owner", _instead(list)),

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
+from hooklaw_backends.mutants import verbs
 from hooklaw_backends.mutants.base import Hook, Mutant, Pair, overriding, pairs
 from hooklaw_backends.mutants.faults import FAULTS, PACK_FAULTS, UNPACK_FAULTS, Call, Wrong
 from hooklaw_backends.mutants.kinds import BACKWARD, FORWARD, KINDS, Kind
@@ -81,6 +82,16 @@ def _opposite(
     return there[-1 - there.index(own)] if own in there else own
 
 
+def _given_owner(kind: Kind, place: int) -> type[Mutant]:
+    """Return a mutant whose hooks get another module on which one of their kind was registered."""
+
+    def register(self: Mutant, old: Hook, module: Any, hook: Hook, **options: Any) -> Any:
+        self.kept.append(module)
+        return old(module, lambda _, *given, **named: hook(self.kept[place], *given, **named), **options)
+
+    return overriding(*kind.verbs)(register)
+
+
 class _Kept(NamedTuple):
     """A saved tensor that was not packed."""
 
@@ -132,6 +143,8 @@ OF_SOME = {
     "given-a-copy": "copied",
 }
 """Faults that only some kinds of hooks can have, and the field that says so."""
+OWNERS = {"first": 0, "last": -1}
+OF_MODULES = (*verbs.ON_ONE_MODULE, "register_backward_hook")
 SOMEWHERE = ("", "later", "second-call")
 """Where the rules try what hooks around a step, a state or a registration return, and what they get as a copy."""
 
@@ -167,6 +180,9 @@ def _all() -> Iterator[tuple[str, str, tuple[str, ...], type[Mutant]]]:
         for situation in [] if kind.unordered else _ordered(kind):
             said = f"{kind.words} {situation.words} runs after the later ones of its owner"
             yield f"{of}-in-wrong-order-{situation.name}", said, kind.chapters, _reversed(kind, situation)
+        for which, place in OWNERS.items() if kind.verbs[0] in OF_MODULES else ():
+            said = f"{kind.words} gets the module on which one was registered {which}"
+            yield f"{of}-given-the-owner-registered-{which}", said, kind.chapters, _given_owner(kind, place)
     for of, hook, situations, faults, make in OF_PAIRS:
         for fault, (words, wrong) in faults.items():
             for situation in [each for each in situations if not _is_by_number(fault, each)]:

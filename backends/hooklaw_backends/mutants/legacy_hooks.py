@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from hooklaw_backends.mutants.base import Hook, Mutant, altering, calling, overriding
+from hooklaw_backends.mutants.base import Hook, Mutant, calling, overriding
 from hooklaw_backends.mutants.shared import Handle
 
 LEGACY = ("register_backward_hook", "register_module_backward_hook")
@@ -12,14 +12,6 @@ LEGACY = ("register_backward_hook", "register_module_backward_hook")
 def legacy_module_hook_replaces_nothing(self: Mutant, hook: Hook, *given: Any) -> None:
     """What a legacy backward hook returns is ignored."""
     hook(*given)
-
-
-@overriding(*LEGACY)
-def handles_of_legacy_module_hooks_skip_one_call(self: Mutant, old: Hook, *given: Any) -> Any:
-    """The handle of a legacy backward hook only skips the next call of the hook."""
-    skipped: list[None] = []
-    old(*given[:-1], lambda *call: skipped.pop() if skipped else given[-1](*call))
-    return Handle(lambda: skipped.append(None))
 
 
 @overriding(*LEGACY)
@@ -43,20 +35,6 @@ def surplus_none_of_a_legacy_hook_is_dropped(self: Mutant, hook: Hook, module: A
     """If a legacy backward hook returns None after as many gradients as it got, the None is dropped."""
     result = hook(module, grads, outputs)
     return result if result is None or any(grad is not None for grad in result[len(grads) :]) else result[: len(grads)]
-
-
-@altering("register_backward_hook")
-def legacy_module_hook_gets_the_newest_module(self: Mutant, module: Any, hook: Hook) -> Hook:
-    """A legacy backward hook gets the module on which one was registered last."""
-    self.kept.append(module)
-    return lambda _, *grads: hook(self.kept[-1], *grads)
-
-
-@altering("register_backward_hook")
-def legacy_module_hook_gets_the_oldest_module(self: Mutant, module: Any, hook: Hook) -> Hook:
-    """A legacy backward hook gets the module on which one was registered first."""
-    self.kept.append(module)
-    return lambda _, *grads: hook(self.kept[0], *grads)
 
 
 @calling(*LEGACY)

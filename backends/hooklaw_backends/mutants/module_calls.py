@@ -305,31 +305,6 @@ def full_backward_hooks_wait_for_every_input(
     return hook(module, inputs, outputs)
 
 
-def _given_another(place: int, hook: Hook, modules: list[Any]) -> Hook:
-    return lambda _, *gradients: hook(modules[place], *gradients)
-
-
-@altering("register_full_backward_hook")
-def full_backward_hook_gets_the_newest_module(self: Mutant, module: Any, hook: Hook) -> Hook:
-    """A full backward hook gets the module on which one was registered last."""
-    self.kept.append(module)
-    return _given_another(-1, hook, self.kept)
-
-
-@altering("register_full_backward_pre_hook")
-def backward_pre_hook_gets_the_newest_module(self: Mutant, module: Any, hook: Hook) -> Hook:
-    """A backward pre-hook gets the module on which one was registered last."""
-    self.kept.append(module)
-    return _given_another(-1, hook, self.kept)
-
-
-@altering("register_full_backward_pre_hook")
-def backward_pre_hook_gets_the_oldest_module(self: Mutant, module: Any, hook: Hook) -> Hook:
-    """A backward pre-hook gets the module on which one was registered first."""
-    self.kept.append(module)
-    return _given_another(0, hook, self.kept)
-
-
 @overriding("module")
 def forward_is_given_constants_themselves(self: Mutant, old: Hook, parameters: Any, forward: Hook) -> Any:
     """A module's forward gets the caller's own tensor, not a view, for an input that does not require grad."""
@@ -344,20 +319,6 @@ def forward_is_given_constants_themselves(self: Mutant, old: Hook, parameters: A
     made = old(parameters, run)
     given = inputs_to(self, made)
     return made
-
-
-@altering("register_forward_pre_hook")
-def forward_pre_hook_gets_the_newest_module(self: Mutant, module: Any, hook: Hook) -> Hook:
-    """A forward pre-hook gets the module on which one was registered last."""
-    self.kept.append(module)
-    return _given_another(-1, hook, self.kept)
-
-
-@altering("register_forward_pre_hook")
-def forward_pre_hook_gets_the_oldest_module(self: Mutant, module: Any, hook: Hook) -> Hook:
-    """A forward pre-hook gets the module on which one was registered first."""
-    self.kept.append(module)
-    return _given_another(0, hook, self.kept)
 
 
 class ChangesOfTheFirstOfSeveralOutputsAccepted(Mutant):

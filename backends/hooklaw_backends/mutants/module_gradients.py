@@ -6,19 +6,7 @@ from typing import Any
 
 from hooklaw_backends.mutants import verbs
 from hooklaw_backends.mutants.base import Hook, Mutant, altering, calling, fresh, overriding
-from hooklaw_backends.mutants.shared import Handle, KnowsReplacements, Passes, inputs_to
-
-
-@overriding(*verbs.MODULE)
-def module_handle_skips_one_call(self: Mutant, old: Hook, *given: Any, **options: bool) -> Any:
-    """The handle of a module hook only skips the next call of the hook."""
-    skipped: list[None] = []
-
-    def skipping(*call: Any, **named: Any) -> Any:
-        return skipped.pop() if skipped else given[-1](*call, **named)
-
-    old(*given[:-1], skipping, **options)
-    return Handle(lambda: skipped.append(None))
+from hooklaw_backends.mutants.shared import KnowsReplacements, Passes, inputs_to
 
 
 @calling(*verbs.MODULE_BACKWARD)
@@ -279,16 +267,16 @@ def none_of_a_module_backward_hook_restores_the_gradients(
     return self.replaced_by(grads) if result is None else result
 
 
-@calling(*verbs.FULL_BACKWARD)
+@calling(*verbs.MODULE_BACKWARD)
 def missing_gradients_after_the_first_are_kept(self: Mutant, hook: Hook, module: Any, grads: Any, *rest: Any) -> Any:
-    """If a full backward hook returns fewer gradients than it got, but at least one, the others stay."""
+    """If a backward hook of a module returns fewer gradients than it got, but at least one, the others stay."""
     result = hook(module, grads, *rest)
     return (*result, *grads[len(result) :]) if isinstance(result, tuple) and result else result
 
 
-@calling(*verbs.FULL_BACKWARD)
+@calling(*verbs.MODULE_BACKWARD)
 def surplus_tensors_of_a_module_hook_are_dropped(self: Mutant, hook: Hook, module: Any, grads: Any, *rest: Any) -> Any:
-    """If a full backward hook returns more tensors than it got gradients, the surplus is dropped without an error."""
+    """If a backward hook of a module returns more tensors than it got gradients, the surplus is dropped."""
     result = hook(module, grads, *rest)
     are_tensors = isinstance(result, tuple) and all(map(self.is_tensor, result[len(grads) :]))
     return result[: len(grads)] if are_tensors else result
@@ -308,21 +296,6 @@ def wrong_number_in_a_list_accepted(self: Mutant, hook: Hook, module: Any, grads
     """A full backward hook may return more or fewer gradients than it got if they are in a list."""
     result = hook(module, grads, *rest)
     return (*result[: len(grads)], *grads[len(result) :]) if isinstance(result, list) else result
-
-
-@calling(*verbs.FULL_BACKWARD_PRE)
-def missing_gradients_of_a_backward_pre_hook_are_kept(self: Mutant, hook: Hook, module: Any, grads: Any) -> Any:
-    """If a backward pre-hook returns fewer gradients than it got, but at least one, the others stay."""
-    result = hook(module, grads)
-    return (*result, *grads[len(result) :]) if isinstance(result, tuple) and result else result
-
-
-@calling(*verbs.FULL_BACKWARD_PRE)
-def surplus_tensors_of_a_backward_pre_hook_are_dropped(self: Mutant, hook: Hook, module: Any, grads: Any) -> Any:
-    """If a backward pre-hook returns more tensors than it got gradients, the surplus is dropped without an error."""
-    result = hook(module, grads)
-    are_tensors = isinstance(result, tuple) and all(map(self.is_tensor, result[len(grads) :]))
-    return result[: len(grads)] if are_tensors else result
 
 
 @calling(*verbs.FULL_BACKWARD_PRE)

@@ -1,11 +1,13 @@
 """Mutants of the hooks around registration, saving and loading of a module's state."""
 
 from copy import copy, deepcopy
+from itertools import permutations
 from types import SimpleNamespace
 from typing import Any
 
 from hooklaw_backends.mutants import verbs
 from hooklaw_backends.mutants.base import Hook, Mutant, calling, fresh, overriding
+from hooklaw_backends.mutants.in_situations import named
 from hooklaw_backends.mutants.shared import KnowsReplacements, handle_of
 
 
@@ -189,24 +191,6 @@ def state_hooks_of_the_first_submodule_alone(self: _KnowsSiblings, hook: Hook, o
     return None if self.keeps(owner) else hook(owner, *rest)
 
 
-@overriding("register_module_buffer_registration_hook")
-def buffer_registration_hook_runs_for_parameters(self: Mutant, old: Hook, hook: Hook) -> Any:
-    """A buffer registration hook runs for parameters too."""
-    return handle_of([old(hook), self.register_module_parameter_registration_hook(hook)])
-
-
-@overriding("register_module_module_registration_hook")
-def module_registration_hook_runs_for_parameters(self: Mutant, old: Hook, hook: Hook) -> Any:
-    """A module registration hook runs for parameters too."""
-    return handle_of([old(hook), self.register_module_parameter_registration_hook(hook)])
-
-
-@overriding("register_module_module_registration_hook")
-def module_registration_hook_runs_for_buffers(self: Mutant, old: Hook, hook: Hook) -> Any:
-    """A module registration hook runs for buffers too."""
-    return handle_of([old(hook), self.register_module_buffer_registration_hook(hook)])
-
-
 def _by_copies(hook: Hook) -> Hook:
     return lambda owner, *keys: hook(owner, *deepcopy(keys))
 
@@ -244,22 +228,24 @@ def tensor_that_a_load_hook_returns_ignored(self: Mutant, hook: Hook, *given: An
     return None if self.is_tensor(result) else result
 
 
-@overriding("register_module_parameter_registration_hook")
-def parameter_registration_hook_runs_for_buffers(self: Mutant, old: Hook, hook: Hook) -> Any:
-    """A parameter registration hook runs for buffers too."""
-    return handle_of([old(hook), self.register_module_buffer_registration_hook(hook)])
+def _running_for(own: str, other: str) -> type[Mutant]:
+    """Return a mutant whose registration hooks of a kind run for another kind, too."""
+
+    def register(self: Mutant, old: Hook, hook: Hook) -> Any:
+        return handle_of([old(hook), getattr(self, f"register_module_{other}_registration_hook")(hook)])
+
+    return overriding(f"register_module_{own}_registration_hook")(register)
 
 
-@overriding("register_module_parameter_registration_hook")
-def parameter_registration_hook_runs_for_modules(self: Mutant, old: Hook, hook: Hook) -> Any:
-    """A parameter registration hook runs for modules too."""
-    return handle_of([old(hook), self.register_module_module_registration_hook(hook)])
-
-
-@overriding("register_module_buffer_registration_hook")
-def buffer_registration_hook_runs_for_modules(self: Mutant, old: Hook, hook: Hook) -> Any:
-    """A buffer registration hook runs for modules too."""
-    return handle_of([old(hook), self.register_module_module_registration_hook(hook)])
+vars().update(
+    named(
+        f"{own}-registration-hook-runs-for-{other}s",
+        f"a {own} registration hook runs for {other}s too",
+        ("registration-hook",),
+        _running_for(own, other),
+    )
+    for own, other in permutations(("parameter", "buffer", "module"), 2)
+)
 
 
 @calling(*verbs.REGISTRATION)

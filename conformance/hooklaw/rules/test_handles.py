@@ -16,7 +16,7 @@ REGISTER_HOOK = docstring("torch.Tensor.register_hook")
     mutants=[
         "tensor-hook-handle-removes-nothing",
         "tensor-hook-handle-removes-all",
-        "remove-skips-the-next-call-only",
+        "tensor-hook-handle-skips-one-call",
         "tensor-hook-handle-removes-the-oldest",
         "tensor-hook-handle-removes-the-newest",
         "handle-of-a-non-leaf-removes-the-oldest-hook",

@@ -152,8 +152,8 @@ def test_full_excluded_everywhere(backend: Backend, trace: Trace) -> None:
     needs=NEEDS,
     mutants=[
         "legacy-module-hook-never-runs",
-        "legacy-module-hook-gets-the-newest-module",
-        "legacy-module-hook-gets-the-oldest-module",
+        "legacy-backward-hook-given-the-owner-registered-last",
+        "legacy-backward-hook-given-the-owner-registered-first",
         "legacy-module-hook-gets-no-gradients-of-outputs",
     ],
 )
@@ -284,7 +284,8 @@ def test_global(backend: Backend, trace: Trace) -> None:
     mutants=[
         "legacy-backward-hook-handle-removes-nothing",
         "global-legacy-backward-hook-handle-removes-nothing",
-        "handles-of-legacy-module-hooks-skip-one-call",
+        "legacy-backward-hook-handle-skips-one-call",
+        "global-legacy-backward-hook-handle-skips-one-call",
         "legacy-backward-hook-lost-second-call",
         "legacy-backward-hook-handle-removes-the-oldest",
         "global-legacy-backward-hook-handle-removes-all-equal",

@@ -44,7 +44,7 @@ def leaf(backend: Backend) -> Any:
     mutants=[
         "gradients-of-a-module-swapped",
         "full-backward-hook-gets-the-first-output",
-        "full-backward-hook-gets-the-newest-module",
+        "backward-hook-given-the-owner-registered-last",
         "full-backward-hooks-silent-for-named-tuples",
     ],
 )
@@ -422,7 +422,7 @@ def test_registered_late(backend: Backend, trace: Trace) -> None:
     needs=NEEDS,
     mutants=[
         "backward-hook-handle-removes-nothing",
-        "module-handle-skips-one-call",
+        "backward-hook-handle-skips-one-call",
         "backward-hook-handle-removes-the-oldest",
         "backward-hook-handle-removes-all-equal",
         "backward-hook-handle-removes-the-first-equal",

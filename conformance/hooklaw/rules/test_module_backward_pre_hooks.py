@@ -30,8 +30,8 @@ def leaf(backend: Backend) -> Any:
     needs=[*NEEDS, Capability.MODULE_BACKWARD_HOOKS, Capability.TENSOR_HOOKS],
     mutants=[
         "module-backward-hooks-deferred-to-the-end",
-        "backward-pre-hook-gets-the-oldest-module",
-        "backward-pre-hook-gets-the-newest-module",
+        "backward-pre-hook-given-the-owner-registered-first",
+        "backward-pre-hook-given-the-owner-registered-last",
     ],
 )
 def test_arguments(backend: Backend, trace: Trace) -> None:
@@ -217,7 +217,7 @@ def test_none_keeps(backend: Backend, trace: Trace) -> None:
     needs=NEEDS,
     mutants=[
         "backward-pre-hook-handle-removes-nothing",
-        "module-handle-skips-one-call",
+        "backward-pre-hook-handle-skips-one-call",
         "backward-pre-hook-handle-removes-the-oldest",
         "backward-pre-hook-handle-removes-all-equal",
         "backward-pre-hook-handle-removes-the-first-equal",
@@ -374,8 +374,8 @@ def test_order(backend: Backend, trace: Trace) -> None:
         "wrong-return-of-a-module-hook-accepted",
         "missing-gradients-of-a-module-hook-are-kept",
         "surplus-gradients-of-a-module-hook-are-dropped",
-        "missing-gradients-of-a-backward-pre-hook-are-kept",
-        "surplus-tensors-of-a-backward-pre-hook-are-dropped",
+        "missing-gradients-after-the-first-are-kept",
+        "surplus-tensors-of-a-module-hook-are-dropped",
         "backward-pre-hook-may-return-a-tensor-for-several",
     ],
 )

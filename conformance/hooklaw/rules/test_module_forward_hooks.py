@@ -408,7 +408,7 @@ def test_exception(backend: Backend, trace: Trace) -> None:
     needs=[Capability.MODULES],
     mutants=[
         "forward-hook-handle-removes-nothing",
-        "module-handle-skips-one-call",
+        "forward-hook-handle-skips-one-call",
         "forward-hook-handle-removes-the-oldest",
         "forward-hook-handle-removes-all-equal",
         "forward-hook-handle-removes-the-first-equal",

@@ -27,8 +27,8 @@ def doubling(backend: Backend, trace: Trace) -> Any:
     needs=[Capability.MODULES],
     mutants=[
         "forward-pre-hook-after-forward",
-        "forward-pre-hook-gets-the-newest-module",
-        "forward-pre-hook-gets-the-oldest-module",
+        "forward-pre-hook-given-the-owner-registered-last",
+        "forward-pre-hook-given-the-owner-registered-first",
         "module-hook-gets-bare-arguments",
         "module-hook-gets-the-first-argument",
         "forward-hooks-get-tensors-alone",
@@ -447,7 +447,7 @@ def test_global_replaces(backend: Backend, trace: Trace) -> None:
     needs=[Capability.MODULES],
     mutants=[
         "forward-pre-hook-handle-removes-nothing",
-        "module-handle-skips-one-call",
+        "forward-pre-hook-handle-skips-one-call",
         "forward-pre-hook-handle-removes-the-oldest",
         "forward-pre-hook-handle-removes-all-equal",
         "forward-pre-hook-handle-removes-the-first-equal",

@@ -455,7 +455,7 @@ def test_return_is_ignored(backend: Backend, trace: Trace) -> None:
         "multi-grad-hook-handle-removes-the-oldest",
         "multi-grad-hook-stays-that-has-run",
         "any-grad-hook-stays-that-has-run",
-        "removal-of-multi-grad-hooks-waits-for-the-end-of-the-pass",
+        "removal-waits-for-the-end-of-the-pass",
         "multi-grad-handle-forgets-the-second-tensor",
         "multi-grad-handle-forgets-the-third-tensor",
     ],

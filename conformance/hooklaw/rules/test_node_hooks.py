@@ -369,7 +369,7 @@ def test_bare_tensor(backend: Backend, trace: Trace) -> None:
         "node-pre-hook-stays-that-has-run",
         "node-hook-stays-that-has-run",
         "node-hook-handle-removes-the-oldest",
-        "removal-of-node-hooks-waits-for-the-end-of-the-pass",
+        "removal-waits-for-the-end-of-the-pass",
         "hooks-of-accumulate-grad-not-removed",
     ],
 )

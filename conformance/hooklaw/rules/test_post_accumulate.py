@@ -409,7 +409,7 @@ def test_enable_grad(backend: Backend, trace: Trace) -> None:
         "post-accumulate-hook-handle-removes-nothing",
         "post-accumulate-hook-stays-that-has-run",
         "post-accumulate-hook-handle-removes-the-oldest",
-        "removal-of-post-accumulate-hooks-waits-for-the-end-of-the-pass",
+        "removal-waits-for-the-end-of-the-pass",
     ],
 )
 def test_remove(backend: Backend, trace: Trace) -> None:
