@@ -22,6 +22,7 @@ from hooklaw.rules.hooks import NUMBERS, OTHERS
         "checkpoints-of-one-function-use-the-last-inputs",
         "backward-through-a-checkpoint-reaches-its-first-input-alone",
         "autograd-grad-through-a-checkpoint-starts-at-its-first-output-alone",
+        "backward-input-that-is-checkpoint-lost",
     ],
 )
 def test_every_kind_of_backward(backend: Backend, trace: Trace) -> None:
