@@ -1,5 +1,6 @@
 """Scripts of rules: each verb is written as what the adapter does for it."""
 
+import ast
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -216,6 +217,55 @@ def test_a_verb_that_has_the_name_of_a_builtin():
     assert written(counts).endswith(
         "def torch_sum(tensor):\n    return tensor.sum()\n\n\nreturn sum(map(torch_sum, xs))\n"
     )
+
+
+class Below(Listed):
+    """A backend with a verb of several lines."""
+
+    def grad(self, x):
+        """Be that verb."""
+        if x:
+            x.check()
+        return x.own
+
+
+class Above(Below):
+    """A backend whose verb uses that of the class above."""
+
+    is_plain = False
+
+    def grad(self, x):
+        """Use it."""
+        found = super().grad(x)
+        return [found]
+
+    def view(self, x):
+        """Choose by a setting."""
+        return [x] if self.is_plain else (x,)
+
+
+def asks(backend, x):
+    """Bind the name of the verb that it calls."""
+    grad = backend.grad(x)
+    return grad, backend.view(x)
+
+
+def test_a_verb_that_uses_that_of_the_class_above():
+    """It does not call itself, though a rule takes its name."""
+    law = Registered(SimpleNamespace(id="toy.law", statement="", processes=0), asks, "test_repro.py")
+    functions = {
+        part.name: ast.unparse(part) for part in ast.parse(script_of(law, Above())).body if hasattr(part, "name")
+    }
+
+    assert "torch_grad_(x" in functions["torch_grad"]
+    assert "torch_grad" not in functions["torch_grad_"].partition(":")[2]
+
+
+def test_a_choice_by_a_setting_of_the_adapter():
+    """A script shows what is chosen alone."""
+    law = Registered(SimpleNamespace(id="toy.law", statement="", processes=0), asks, "test_repro.py")
+
+    assert "return grad, (x,)\n" in script_of(law, Above())
 
 
 def test_modules_that_a_function_imports():

@@ -223,6 +223,11 @@ class Rewriter:
         ]
         return names[0] if len(names) == 1 else f"({', '.join(names)})"
 
+    def _on_ifexp(self, node: ast.IfExp) -> str | None:
+        """Return what is chosen where an adapter's own setting decides."""
+        chosen = {"True": node.body, "False": node.orelse}.get(self.text(node.test))
+        return chosen and self.text(chosen)
+
     def _on_unaryop(self, node: ast.UnaryOp) -> str | None:
         """Return the opposite of a constant."""
         opposite = {"True": "False", "False": "True"}.get(self.text(node.operand))

@@ -42,8 +42,8 @@ class RuleScript:
         self.backend = backend
         self._imports: dict[str, None] = {}
         self._definitions: dict[str, str] = {}
-        self._modules: dict[str, str] = {}
-        """The module of each name that is included, since two may define it."""
+        self._owners: dict[str, str | type] = {}
+        """The module or the class of each name that is included, since two may define it."""
         self._function = inspect.unwrap(rule.function)
         self._source = source_of(self._function.__module__)
         self._node = _function(self._source, self._function.__name__)
@@ -98,13 +98,18 @@ class RuleScript:
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Attribute):
             return Rewriter(self, Scope(source)).text(node.value)
         written = f"{name}_" if name in self._taken | local else name
-        while self._modules.setdefault(written, source.module.__name__) != source.module.__name__:
-            written += "_"
+        written = self._of_its_own(written, source.module.__name__)
         if isinstance(value := getattr(source.module, name, None), ModuleType):
             return self._alias(value, written)
         rewriter = Rewriter(self, Scope(source, frozenset(bound_here(node)) - {name, *HANDED}))
         self._define(written, rewriter, node)
         return written
+
+    def _of_its_own(self, name: str, owner: str | type) -> str:
+        """Return a name that no other module or class defines here, or a verb might call itself."""
+        while self._owners.setdefault(name, owner) != owner:
+            name += "_"
+        return name
 
     def _imported(self, source: ModuleSource, name: str, local: frozenset[str]) -> str:
         line = source.imports[name]
@@ -181,7 +186,7 @@ class RuleScript:
         source, node, owner = self.method(verb, after)
         mentioned = {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
         taken = verb in self._taken | mentioned | local or hasattr(builtins, verb)
-        name = f"torch_{verb}" if after or taken else verb
+        name = self._of_its_own(f"torch_{verb}" if after or taken else verb, owner)
         own = frozenset(bound_here(node)) - {"self"}
         self._define(name, Rewriter(self, Scope(source, own, adapter=owner)), node)
         return name
