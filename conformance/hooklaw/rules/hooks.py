@@ -206,6 +206,41 @@ def removed_alone(
                 trace.expect_in_any_order(*left)
 
 
+def removed_in_place(
+    trace: Trace,
+    make: Callable[[], Any],
+    register: Callable[[Any, Any], Any],
+    run: Callable[[Any], Any],
+    *,
+    removes_itself: bool = False,
+) -> None:
+    """Expect the handle of either of two hooks of one function on a module to remove this one, in order among others.
+
+    One of the others may remove itself in its first call.
+    """
+    for removed, left in ((0, ["older", "newer", "twice"]), (1, ["older", "twice", "newer"])):
+        module, itself = make(), list[Any]()
+        labels = ["older", "twice", *(["itself"] if removes_itself else []), "newer", "twice"]
+        hooks = {label: (lambda *_, label=label: trace.log(label)) for label in labels}
+        hooks["itself"] = lambda *_, itself=itself: (trace.log("itself"), itself[0].remove())[1]
+        handles = [(label, register(module, hooks[label])) for label in labels]
+        itself += [handle for label, handle in handles if label == "itself"]
+        run(module)
+        trace.expect(*labels)
+        run(module)
+        trace.expect("older", "twice", "newer", "twice")
+        [handle for label, handle in handles if label == "twice"][removed].remove()
+        for _ in range(2):
+            run(module)
+
+        trace.expect(*left * 2)
+
+
+def runs_backward(backend: Backend, module: Any) -> None:
+    """Call a module, and run the backward of its sum."""
+    backend.backward(backend.sum(backend.call(module, leaf(backend))))
+
+
 def here(register: Callable[[], Any]) -> None:
     """Register hooks in no other place."""
     register()

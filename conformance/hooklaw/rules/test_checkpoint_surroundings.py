@@ -284,6 +284,17 @@ def test_options_of_the_other_kind(backend: Backend, trace: Trace) -> None:
             backend.checkpoint(lambda x, factor=1: x * factor, leaf(backend), use_reentrant=True, **how)
 
 
+def mismatched(backend: Backend, **how: bool) -> Any:
+    """Return the sum of a checkpoint that computes something else when it is recomputed."""
+    runs: list[int] = []
+
+    def fn(x):
+        runs.append(0)
+        return backend.sin(x * x) if len(runs) == 1 else backend.cos(backend.split(x, 1)[0])
+
+    return backend.sum(backend.checkpoint(fn, leaf(backend), use_reentrant=False, **how))
+
+
 @rule(
     "checkpoint.debug",
     level=Level.MUST,
@@ -301,22 +312,13 @@ def test_debug(backend: Backend, trace: Trace) -> None:
     The option debug does it for one checkpoint, set_checkpoint_debug_enabled for those made inside.
     """
 
-    def forward(x: Any, **how: bool) -> Any:
-        runs: list[int] = []
-
-        def fn(x):
-            runs.append(0)
-            return backend.sin(x * x) if len(runs) == 1 else backend.cos(backend.split(x, 1)[0])
-
-        return backend.sum(backend.checkpoint(fn, x, use_reentrant=False, **how))
-
-    def in_context(x):
+    def in_context():
         with backend.set_checkpoint_debug_enabled(True):
-            return forward(x)
+            return mismatched(backend)
 
-    for made in (lambda x: forward(x, debug=True), in_context):
+    for made in (lambda: mismatched(backend, debug=True), in_context):
         for operation in ("mul", "sin", "cos"):
-            loss = made(leaf(backend))
+            loss = made()
             with trace.raises(ErrorKind.CHECKPOINT_MISMATCH, operation):
                 backend.backward(loss)
 
@@ -337,15 +339,6 @@ def test_debug(backend: Backend, trace: Trace) -> None:
 def test_debug_context(backend: Backend, trace: Trace) -> None:
     """set_checkpoint_debug_enabled overrides the option debug of the checkpoints made inside; None does not."""
 
-    def made(**how: bool) -> Any:
-        runs: list[int] = []
-
-        def fn(x):
-            runs.append(0)
-            return backend.sin(x * x) if len(runs) == 1 else backend.cos(backend.split(x, 1)[0])
-
-        return backend.sum(backend.checkpoint(fn, leaf(backend), use_reentrant=False, **how))
-
     def names(loss: Any) -> bool:
         try:
             backend.backward(loss)
@@ -363,12 +356,12 @@ def test_debug_context(backend: Backend, trace: Trace) -> None:
             within = list[Any]()
             with suppress(ZeroDivisionError), backend.set_checkpoint_debug_enabled(not enabled):
                 with suppress(ZeroDivisionError), backend.set_checkpoint_debug_enabled(enabled):
-                    within.append(made(debug=debug))
+                    within.append(mismatched(backend, debug=debug))
                     raise ZeroDivisionError
-                within.append(made(debug=debug))
+                within.append(mismatched(backend, debug=debug))
                 raise ZeroDivisionError
-            losses = [made(debug=debug)]
-        losses.append(made(**({"debug": True} if debug else {})))
+            losses = [mismatched(backend, debug=debug)]
+        losses.append(mismatched(backend, **({"debug": True} if debug else {})))
 
         named = [names(loss) for loss in losses]
         trace.expect_value(f"operations are named, inside {enabled} and after it", [expected, debug], named)

@@ -281,9 +281,7 @@ def test_outputs(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[DURING_BACKWARD],
     needs=[Capability.TENSOR_HOOKS, *EVERY_PASS],
-    mutants=[
-        "tensor-hook-in-wrong-mode-after-a-failure",
-    ],
+    mutants=["tensor-hook-in-wrong-mode-after-a-failure"],
 )
 def test_tensor_after_error(backend: Backend, trace: Trace) -> None:
     """After a pass that failed a tensor hook runs with grad mode off, or on in a pass that creates a graph."""

@@ -6,7 +6,7 @@ from typing import Any
 from warnings import catch_warnings
 
 from hooklaw import Backend, Basis, Capability, Level, Trace, docstring, notes, observed, rule
-from hooklaw.rules.hooks import BACKWARD, gets_each_value
+from hooklaw.rules.hooks import BACKWARD, gets_each_value, removed_in_place, runs_backward
 
 HOOK = docstring("torch.nn.Module.register_full_backward_hook")
 GLOBAL = docstring("torch.nn.modules.module.register_module_full_backward_hook")
@@ -434,32 +434,8 @@ def test_handle(backend: Backend, trace: Trace) -> None:
 
     If the same function is registered once more, that is another hook. A hook may also remove itself.
     """
-
-    def run(module):
-        backend.backward(backend.sum(backend.call(module, leaf(backend))))
-
-    def twice(*_: Any) -> None:
-        trace.log("twice")
-
-    itself: list[Any] = []
-    for removed, left in ((0, ["older", "newer", "twice"]), (1, ["older", "twice", "newer"])):
-        module = doubling(backend)
-        backend.register_full_backward_hook(module, lambda *_: trace.log("older"))
-        handles = [backend.register_full_backward_hook(module, twice)]
-        itself.append(
-            backend.register_full_backward_hook(module, lambda *_: (trace.log("itself"), itself[-1].remove())[1])
-        )
-        backend.register_full_backward_hook(module, lambda *_: trace.log("newer"))
-        handles.append(backend.register_full_backward_hook(module, twice))
-        run(module)
-        trace.expect("older", "twice", "itself", "newer", "twice")
-        run(module)
-        trace.expect("older", "twice", "newer", "twice")
-        handles[removed].remove()
-        run(module)
-        run(module)
-
-        trace.expect(*left * 2)
+    register = backend.register_full_backward_hook
+    removed_in_place(trace, lambda: doubling(backend), register, partial(runs_backward, backend), removes_itself=True)
 
 
 @rule(

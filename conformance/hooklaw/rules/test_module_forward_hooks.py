@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from hooklaw import Backend, Basis, Capability, Level, Trace, docstring, notes, observed, rule
-from hooklaw.rules.hooks import EARLIER, NUMBERS, OTHERS
+from hooklaw.rules.hooks import EARLIER, NUMBERS, OTHERS, removed_in_place
 
 HOOK = docstring("torch.nn.Module.register_forward_hook")
 TENSOR_HOOK = docstring("torch.Tensor.register_hook")
@@ -419,22 +419,11 @@ def test_handle(backend: Backend, trace: Trace) -> None:
 
     If the same function is registered once more, that is another hook.
     """
-    twice = saw(trace, "twice")
-    for removed, left in ((0, ["older", "newer", "twice"]), (1, ["older", "twice", "newer"])):
-        module = doubling(backend)
-        backend.register_forward_hook(module, saw(trace, "older"))
-        handles = [backend.register_forward_hook(module, twice)]
-        backend.register_forward_hook(module, saw(trace, "newer"))
-        handles.append(backend.register_forward_hook(module, twice))
 
-        for _ in range(2):
-            backend.call(module, backend.tensor([1.0, 2.0]))
-        trace.expect(*["older", "twice", "newer", "twice"] * 2)
-        handles[removed].remove()
-        for _ in range(2):
-            backend.call(module, backend.tensor([1.0, 2.0]))
+    def run(module):
+        backend.call(module, backend.tensor([1.0, 2.0]))
 
-        trace.expect(*left * 2)
+    removed_in_place(trace, lambda: doubling(backend), backend.register_forward_hook, run)
 
 
 @rule(

@@ -3,7 +3,7 @@
 from typing import Any
 
 from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, notes, observed, rule
-from hooklaw.rules.hooks import NUMBERS, OTHERS
+from hooklaw.rules.hooks import NUMBERS, OTHERS, removed_in_place
 
 HOOK = docstring("torch.nn.Module.register_forward_pre_hook")
 GLOBAL = docstring("torch.nn.modules.module.register_module_forward_pre_hook")
@@ -459,24 +459,12 @@ def test_handle(backend: Backend, trace: Trace) -> None:
     If the same function is registered once more, that is another hook.
     """
 
-    def twice(*_: Any) -> None:
-        trace.log("twice")
+    def run(module):
+        backend.call(module, backend.tensor([1.0, 2.0]))
 
-    for removed, left in ((0, ["older", "newer", "twice"]), (1, ["older", "twice", "newer"])):
-        module = backend.module({}, lambda _module, x: x * 2)
-        backend.register_forward_pre_hook(module, lambda *_: trace.log("older"))
-        handles = [backend.register_forward_pre_hook(module, twice)]
-        backend.register_forward_pre_hook(module, lambda *_: trace.log("newer"))
-        handles.append(backend.register_forward_pre_hook(module, twice))
-
-        for _ in range(2):
-            backend.call(module, backend.tensor([1.0, 2.0]))
-        trace.expect(*["older", "twice", "newer", "twice"] * 2)
-        handles[removed].remove()
-        for _ in range(2):
-            backend.call(module, backend.tensor([1.0, 2.0]))
-
-        trace.expect(*left * 2)
+    removed_in_place(
+        trace, lambda: backend.module({}, lambda _module, x: x * 2), backend.register_forward_pre_hook, run
+    )
 
 
 @rule(
