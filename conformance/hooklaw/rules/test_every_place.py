@@ -26,6 +26,14 @@ BACKWARD_HOOK = docstring("torch.nn.Module.register_full_backward_hook")
 GLOBAL_BACKWARD_PRE_HOOK = docstring("torch.nn.modules.module.register_module_full_backward_pre_hook")
 GLOBAL_BACKWARD_HOOK = docstring("torch.nn.modules.module.register_module_full_backward_hook")
 ORDER = notes("autograd", "the-order-in-which-the-different-hooks-are-fired").sentence(8)
+ONCE_OUTSIDE_OF_MODULES = [
+    "hooks-made-in-no-grad-run-once",
+    "hooks-made-in-a-pass-run-once",
+    "hooks-made-in-a-checkpoint-run-once",
+    "hooks-made-with-pairs-run-once",
+]
+ONCE = [*ONCE_OUTSIDE_OF_MODULES, "hooks-made-in-a-module-run-once"]
+"""Mutants whose hooks run in the first pass alone if they were registered there."""
 
 
 @rule(
@@ -39,11 +47,7 @@ ORDER = notes("autograd", "the-order-in-which-the-different-hooks-are-fired").se
         "tensor-hook-lost-made-in-a-checkpoint",
         "tensor-hook-twice-made-with-pairs",
         "tensor-hook-ignored-made-in-no-grad",
-        "hooks-made-in-no-grad-run-once",
-        "hooks-made-in-a-pass-run-once",
-        "hooks-made-in-a-checkpoint-run-once",
-        "hooks-made-in-a-module-run-once",
-        "hooks-made-with-pairs-run-once",
+        *ONCE,
     ],
 )
 def test_tensor(backend: Backend, trace: Trace) -> None:
@@ -65,11 +69,7 @@ def test_tensor(backend: Backend, trace: Trace) -> None:
         "post-accumulate-hook-lost-made-in-a-pass",
         "post-accumulate-hook-lost-made-in-a-checkpoint",
         "post-accumulate-hook-twice-made-with-pairs",
-        "hooks-made-in-no-grad-run-once",
-        "hooks-made-in-a-pass-run-once",
-        "hooks-made-in-a-checkpoint-run-once",
-        "hooks-made-in-a-module-run-once",
-        "hooks-made-with-pairs-run-once",
+        *ONCE,
     ],
 )
 def test_post_accumulate(backend: Backend, trace: Trace) -> None:
@@ -92,11 +92,7 @@ def test_post_accumulate(backend: Backend, trace: Trace) -> None:
         "node-pre-hook-lost-made-in-a-checkpoint",
         "node-pre-hook-twice-made-with-pairs",
         "node-pre-hook-ignored-made-in-no-grad",
-        "hooks-made-in-no-grad-run-once",
-        "hooks-made-in-a-pass-run-once",
-        "hooks-made-in-a-checkpoint-run-once",
-        "hooks-made-in-a-module-run-once",
-        "hooks-made-with-pairs-run-once",
+        *ONCE,
     ],
 )
 def test_node_pre(backend: Backend, trace: Trace) -> None:
@@ -119,11 +115,7 @@ def test_node_pre(backend: Backend, trace: Trace) -> None:
         "node-hook-lost-made-in-a-checkpoint",
         "node-hook-twice-made-with-pairs",
         "node-hook-ignored-made-in-no-grad",
-        "hooks-made-in-no-grad-run-once",
-        "hooks-made-in-a-pass-run-once",
-        "hooks-made-in-a-checkpoint-run-once",
-        "hooks-made-in-a-module-run-once",
-        "hooks-made-with-pairs-run-once",
+        *ONCE,
     ],
 )
 def test_node(backend: Backend, trace: Trace) -> None:
@@ -145,11 +137,7 @@ def test_node(backend: Backend, trace: Trace) -> None:
         "multi-grad-hook-lost-made-in-a-pass",
         "multi-grad-hook-lost-made-in-a-checkpoint",
         "multi-grad-hook-twice-made-with-pairs",
-        "hooks-made-in-no-grad-run-once",
-        "hooks-made-in-a-pass-run-once",
-        "hooks-made-in-a-checkpoint-run-once",
-        "hooks-made-in-a-module-run-once",
-        "hooks-made-with-pairs-run-once",
+        *ONCE,
     ],
 )
 def test_multi_grad(backend: Backend, trace: Trace) -> None:
@@ -170,11 +158,7 @@ def test_multi_grad(backend: Backend, trace: Trace) -> None:
         "any-grad-hook-lost-made-in-a-pass",
         "any-grad-hook-lost-made-in-a-checkpoint",
         "any-grad-hook-twice-made-with-pairs",
-        "hooks-made-in-no-grad-run-once",
-        "hooks-made-in-a-pass-run-once",
-        "hooks-made-in-a-checkpoint-run-once",
-        "hooks-made-in-a-module-run-once",
-        "hooks-made-with-pairs-run-once",
+        *ONCE,
     ],
 )
 def test_multi_grad_any(backend: Backend, trace: Trace) -> None:
@@ -196,11 +180,7 @@ def test_multi_grad_any(backend: Backend, trace: Trace) -> None:
         "backward-pre-hook-lost-made-in-a-checkpoint",
         "backward-pre-hook-twice-made-with-pairs",
         "backward-pre-hook-ignored-made-in-no-grad",
-        "hooks-made-in-no-grad-run-once",
-        "hooks-made-in-a-pass-run-once",
-        "hooks-made-in-a-checkpoint-run-once",
-        "hooks-made-in-a-module-run-once",
-        "hooks-made-with-pairs-run-once",
+        *ONCE,
     ],
 )
 def test_backward_pre(backend: Backend, trace: Trace) -> None:
@@ -223,11 +203,7 @@ def test_backward_pre(backend: Backend, trace: Trace) -> None:
         "backward-hook-lost-made-in-a-checkpoint",
         "backward-hook-twice-made-with-pairs",
         "backward-hook-ignored-made-in-no-grad",
-        "hooks-made-in-no-grad-run-once",
-        "hooks-made-in-a-pass-run-once",
-        "hooks-made-in-a-checkpoint-run-once",
-        "hooks-made-in-a-module-run-once",
-        "hooks-made-with-pairs-run-once",
+        *ONCE,
     ],
 )
 def test_backward(backend: Backend, trace: Trace) -> None:
@@ -256,10 +232,7 @@ def test_backward(backend: Backend, trace: Trace) -> None:
         "global-backward-pre-hook-lost-made-in-a-checkpoint",
         "global-backward-pre-hook-twice-made-with-pairs",
         "global-backward-pre-hook-ignored-made-in-no-grad",
-        "hooks-made-in-no-grad-run-once",
-        "hooks-made-in-a-pass-run-once",
-        "hooks-made-in-a-checkpoint-run-once",
-        "hooks-made-with-pairs-run-once",
+        *ONCE_OUTSIDE_OF_MODULES,
     ],
 )
 def test_global_backward_pre(backend: Backend, trace: Trace) -> None:
@@ -287,10 +260,7 @@ def test_global_backward_pre(backend: Backend, trace: Trace) -> None:
         "global-backward-hook-lost-made-in-a-checkpoint",
         "global-backward-hook-twice-made-with-pairs",
         "global-backward-hook-ignored-made-in-no-grad",
-        "hooks-made-in-no-grad-run-once",
-        "hooks-made-in-a-pass-run-once",
-        "hooks-made-in-a-checkpoint-run-once",
-        "hooks-made-with-pairs-run-once",
+        *ONCE_OUTSIDE_OF_MODULES,
     ],
 )
 def test_global_backward(backend: Backend, trace: Trace) -> None:
