@@ -118,7 +118,7 @@ class Sheet(msgspec.Struct, frozen=True):
 
 def parts(name: str) -> list[str]:
     """Return a name in pieces between which a line may break; a version's number stays whole."""
-    return re.split(r"(?<=[:_/-])|(?<=\.)(?!\d)|(?<=[a-z])(?=[A-Z])", name)
+    return re.split(r"(?<=[:_/-])|(?<=[a-z]\+)|(?<=\.)(?!\d)|(?<=[a-z])(?=[A-Z])", name)
 
 
 def sheet(kind: Kind, runs: Sequence[Run], names: Sequence[str]) -> Sheet:

@@ -220,6 +220,7 @@ class TestPage:
         name = "trl.models:OffBy_load (torch 2.13.0+cu130)"
 
         assert parts(name) == ["trl.", "models:", "Off", "By_", "load (torch 2.13.0+cu130)"]
+        assert parts("eager+compiled-autograd") == ["eager+", "compiled-", "autograd"]
 
     def test_two_versions_of_one_packer(self):
         """A packer's own package tells its runs apart, not the machine's Python."""
