@@ -1,6 +1,7 @@
 """Executing one rule on one backend: what comes of it is a whole value."""
 
 import gc
+import sys
 import weakref
 from types import SimpleNamespace
 
@@ -9,6 +10,7 @@ import toy
 
 from hooklaw.backend.conditions import Condition
 from hooklaw.law.rule import Registered
+from hooklaw.mutation import _service
 from hooklaw.results.verdict import Outcome
 from hooklaw.runner import heap
 from hooklaw.runner.execute import execute
@@ -161,3 +163,17 @@ class Cycle:
 
     def __init__(self):
         self.me = self
+
+
+@pytest.mark.parametrize(("imports", "clock", "is_slow"), [(True, [0, 1, 5, 5], False), (False, [0, 1], True)])
+def test_a_first_import_is_not_the_rules_own_time(imports, clock, is_slow, monkeypatch):
+    """Only a rule that takes long itself is left out where no mutant names it."""
+    monkeypatch.setattr(_service, "time", SimpleNamespace(process_time=iter(clock).__next__))
+
+    def program(backend, trace):
+        if imports:
+            monkeypatch.setitem(sys.modules, "met_first", SimpleNamespace())
+
+    attempt = _service.on_original(law(program), toy.Toy())
+
+    assert (attempt.outcome, attempt.slow) == (Outcome.PASS, is_slow)

@@ -145,8 +145,6 @@ OF_SOME = {
 """Faults that only some kinds of hooks can have, and the field that says so."""
 OWNERS = {"first": 0, "last": -1}
 OF_MODULES = (*verbs.ON_ONE_MODULE, "register_backward_hook")
-SOMEWHERE = ("", "later", "second-call")
-"""Where the rules try what hooks around a step, a state or a registration return, and what they get as a copy."""
 
 
 def _is_by_number(fault: str, situation: Situation) -> bool:
@@ -159,8 +157,6 @@ def _is_tried(kind: Kind, fault: str, situation: Situation) -> bool:
     if fault == "in-wrong-mode" and not (situation in (*ANY, *IN_PASS) and IN_PASS[0] in kind.situations):
         return False
     if fault in kind.without or not getattr(kind, OF_SOME.get(fault, "verbs")) or _is_by_number(fault, situation):
-        return False
-    if fault in {"ignored", "given-a-copy"} and kind.situations == ANY and situation.name not in SOMEWHERE:
         return False
     return situation.name not in kind.never and not (fault == "swallowed" and situation.name.startswith("made-"))
 
