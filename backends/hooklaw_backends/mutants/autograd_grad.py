@@ -198,3 +198,42 @@ def grad_outputs_of_an_input_ignored(
     pairs = [pair for pair in zip(outputs, grad_outputs, strict=True) if all(pair[0] is not each for each in inputs)]
     kept, seeds = zip(*pairs, strict=True) if pairs else (outputs, grad_outputs)
     return old(kept, inputs, seeds, **how)
+
+
+def _are_branches(self: Mutant, outputs: Any, inputs: Any) -> list[bool]:
+    """Return for each input of autograd.grad whether it is a non-leaf of a leaf on which an output depends."""
+    roots = [root for root in _listed(outputs) if self.is_tensor(root) and self.requires_grad(root)]
+    used = [leaf for root in roots for leaf in self.leaves_of(root)]
+
+    def is_branch(tensor: Any) -> bool:
+        if not self.is_tensor(tensor) or self.is_leaf(tensor):
+            return False
+        return any(leaf is each for leaf in self.leaves_of(tensor) for each in used)
+
+    return [is_branch(tensor) for tensor in inputs]
+
+
+@overriding("grad")
+def unused_branches_of_used_leaves_allowed(
+    self: Mutant, old: Hook, outputs: Any, inputs: Any, *given: Any, **how: Any
+) -> tuple[Any, ...]:
+    """An unused non-leaf among the inputs of autograd.grad is no error if the outputs depend on its leaf."""
+    are_branches = _are_branches(self, outputs, inputs)
+    try:
+        return old(outputs, inputs, *given, **how)
+    except self.errors.get(ErrorKind.UNUSED_INPUT, (RuntimeError,)):
+        if how.get("materialize_grads") or not any(are_branches):
+            raise
+        rest = [tensor for tensor, is_branch in zip(inputs, are_branches, strict=True) if not is_branch]
+        found = iter(old(outputs, rest, *given, **how) if rest else ())
+        return tuple(None if is_branch else next(found) for is_branch in are_branches)
+
+
+@overriding("grad")
+def unused_branches_of_used_leaves_get_zeros(
+    self: Mutant, old: Hook, outputs: Any, inputs: Any, *given: Any, **how: Any
+) -> tuple[Any, ...]:
+    """autograd.grad with allow_unused=True returns zeros for an unused non-leaf if the outputs depend on its leaf."""
+    are_branches = _are_branches(self, outputs, inputs)
+    found = zip(inputs, old(outputs, inputs, *given, **how), are_branches, strict=True)
+    return tuple(self.zeros_like(tensor) if grad is None and is_branch else grad for tensor, grad, is_branch in found)

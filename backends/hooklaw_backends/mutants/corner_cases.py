@@ -36,6 +36,19 @@ def unused_edges_are_none(self: Mutant, old: Hook, *given: Any, **how: Any) -> A
         return old(*given, **{**how, "materialize_grads": False, "allow_unused": True})
 
 
+@overriding("grad")
+def unused_edges_after_a_tensor_are_none(
+    self: Mutant, old: Hook, outputs: Any, inputs: Sequence[Any], *given: Any, **how: Any
+) -> Any:
+    """autograd.grad with materialize_grads=True returns None for the edge of an unused tensor if a tensor is first."""
+    if not how.get("materialize_grads") or not self.is_tensor(inputs[0]):
+        return old(outputs, inputs, *given, **how)
+    found = zip(
+        inputs, old(outputs, inputs, *given, **{"allow_unused": True, **how, "materialize_grads": False}), strict=True
+    )
+    return tuple(self.zeros_like(each) if grad is None and self.is_tensor(each) else grad for each, grad in found)
+
+
 @overriding("grad", "backward_from_edge")
 def gradients_of_edges_unchecked(self: Mutant, old: Hook, *given: Any, **how: Any) -> Any:
     """A gradient of the wrong shape for a gradient edge is no error."""
@@ -52,6 +65,18 @@ def unused_backward_inputs_refused(
     for tensor in inputs or ():
         if self.is_tensor(tensor) and self.is_leaf(tensor) and not any(tensor is leaf for leaf in known):
             raise RuntimeError("an input of backward is not used")
+    old(root, gradient, inputs=inputs, **how)
+
+
+@overriding("backward")
+def unused_backward_inputs_alone_refused(
+    self: Mutant, old: Hook, root: Any, gradient: Any = None, *, inputs: Sequence[Any] | None = None, **how: Any
+) -> None:
+    """A backward is an error if the root depends on none of its inputs, which are leaves."""
+    known = list(self.leaves_of(root)) if inputs else []
+    are_leaves = all(self.is_tensor(tensor) and self.is_leaf(tensor) for tensor in inputs or ())
+    if inputs and are_leaves and not any(tensor is leaf for tensor in inputs for leaf in known):
+        raise RuntimeError("no input of backward is used")
     old(root, gradient, inputs=inputs, **how)
 
 

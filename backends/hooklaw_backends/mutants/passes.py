@@ -1,12 +1,13 @@
 """Mutants that ignore or misread the roots, inputs and options of a backward."""
 
 import math
+import weakref
 from collections.abc import Sequence
 from functools import wraps
 from typing import Any
 
 from hooklaw.backend.protocol import Capability
-from hooklaw_backends.mutants.base import Hook, Mutant, overriding, with_options
+from hooklaw_backends.mutants.base import Hook, Mutant, fresh, overriding, with_options
 
 Inputs = Sequence[Any] | None
 
@@ -57,6 +58,21 @@ def backward_from_a_constant_does_nothing(self: Mutant, old: Hook, root: Any, *g
     """A backward from a tensor that does not require grad does nothing instead of raising an error."""
     if self.requires_grad(root):
         old(root, *given, **how)
+
+
+class BackwardFromAConstantThatWasNotComputedDoesNothing(Mutant):
+    """A backward from a constant that no function computed does nothing instead of raising an error."""
+
+    _made = fresh(list[weakref.ref[Any]])
+
+    def tensor(self, *given: Any, **how: Any) -> Any:
+        tensor = super().tensor(*given, **how)
+        self._made.append(weakref.ref(tensor))
+        return tensor
+
+    def backward(self, root: Any, gradient: Any = None, **how: Any) -> None:
+        if self.requires_grad(root) or not any(made() is root for made in self._made):
+            super().backward(root, gradient, **how)
 
 
 def unused(step: Hook) -> type[Mutant]:

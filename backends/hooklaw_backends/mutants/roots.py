@@ -241,6 +241,20 @@ def gradients_of_later_roots_not_needed(
     old(roots, _ones_from(self, 1, roots, gradients))
 
 
+def _ones_in_between(self: Mutant, roots: Sequence[Any], gradients: Sequence[Any] | None) -> list[Any]:
+    """Return the gradients of several roots, with ones for those in between that have none."""
+    *given, last = gradients or [None] * len(roots)
+    return [*_ones_from(self, 1, roots, [*given, last])[:-1], last]
+
+
+@overriding("backward_from_all")
+def gradients_of_roots_in_between_not_needed(
+    self: Mutant, old: Hook, roots: Sequence[Any], gradients: Sequence[Any] | None = None
+) -> None:
+    """A backward from several tensors needs gradients of the first and last alone, whatever the size of the others."""
+    old(roots, _ones_in_between(self, roots, gradients))
+
+
 @overriding("backward_from_all")
 def gradients_not_needed_after_a_scalar_root(
     self: Mutant, old: Hook, roots: Sequence[Any], gradients: Sequence[Any] | None = None
@@ -269,6 +283,16 @@ def grad_outputs_of_later_outputs_not_needed(
 ) -> tuple[Any, ...]:
     """autograd.grad of several outputs needs a gradient of the first alone, whatever the size of the others."""
     return old(outputs, inputs, _outputs_from_ones(self, 1, outputs, grad_outputs), **how)
+
+
+@overriding("grad")
+def grad_outputs_of_outputs_in_between_not_needed(
+    self: Mutant, old: Hook, outputs: Any, inputs: Any, grad_outputs: Any = None, **how: Any
+) -> tuple[Any, ...]:
+    """autograd.grad of several outputs needs gradients of the first and last alone, whatever the size of the others."""
+    is_each_a_tensor = _is_several(outputs) and all(map(self.is_tensor, outputs))
+    given = _ones_in_between(self, outputs, grad_outputs) if is_each_a_tensor else grad_outputs
+    return old(outputs, inputs, given, **how)
 
 
 @overriding("grad")

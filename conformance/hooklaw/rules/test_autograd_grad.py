@@ -27,6 +27,7 @@ def leaf(backend: Backend) -> Any:
         "allow-unused-given-as-false-ignored",
         "an-unused-first-input-allowed",
         "several-unused-inputs-allowed",
+        "unused-branches-of-used-leaves-allowed",
     ],
 )
 def test_unused_input(backend: Backend, trace: Trace) -> None:
@@ -35,8 +36,8 @@ def test_unused_input(backend: Backend, trace: Trace) -> None:
     The default is the value of materialize_grads, which is False by default.
     """
     x, unused = leaf(backend), leaf(backend)
-    intermediate = backend.call(lambda unused: unused * 3, unused)
-    several = ([unused, x], [unused, intermediate], [x, unused, intermediate])
+    intermediate, branch = (backend.call(lambda each: each * 3, each) for each in (unused, x))
+    several = ([unused, x], [unused, intermediate], [x, unused, intermediate], [branch], [x, branch])
     for how, inputs in product(({}, {"allow_unused": False}), ([x, unused], [x, intermediate], [unused], *several)):
         backend.grad(backend.call(lambda x: backend.sum(x * 2), x), [x, unused], allow_unused=True)
         loss = backend.call(lambda x: backend.sum(x * 2), x)
@@ -61,18 +62,19 @@ def test_unused_input(backend: Backend, trace: Trace) -> None:
         "unused-inputs-come-last",
         "unused-intermediates-get-zeros",
         "unused-inputs-alone-never-allowed",
+        "unused-branches-of-used-leaves-get-zeros",
     ],
 )
 def test_unused_input_allowed(backend: Backend, trace: Trace) -> None:
     """With allow_unused=True the gradient of an unused input is None, and the other gradients do not change."""
     x, unused, w = (leaf(backend) for _ in range(3))
-    intermediate = backend.call(lambda unused: unused * 3, unused)
+    intermediate, branch = (backend.call(lambda each: each * 3, each) for each in (unused, x))
     for _ in range(2):
         loss = backend.call(lambda x, w: backend.sum(x * 2 + w * 3), x, w)
 
-        grads = backend.grad(loss, [x, unused, w, intermediate], allow_unused=True)
+        grads = backend.grad(loss, [x, unused, w, intermediate, branch], allow_unused=True)
 
-        trace.expect_value("gradients", [[2.0, 2.0], None, [3.0, 3.0], None], grads)
+        trace.expect_value("gradients", [[2.0, 2.0], None, [3.0, 3.0], None, None], grads)
     for inputs in ([unused], [intermediate, unused]):
         loss = backend.call(lambda x: backend.sum(x * 2), x)
         grads = backend.grad(loss, inputs, allow_unused=True)
@@ -251,6 +253,8 @@ def test_sum_of_outputs(backend: Backend, trace: Trace) -> None:
         "grad-outputs-are-none-if-the-first-is",
         "grad-outputs-of-none-alone-refused",
         "grad-outputs-of-an-input-ignored",
+        "only-outputs-without-dimensions-are-scalars",
+        "only-several-outputs-without-dimensions-are-scalars",
     ],
     except_under={
         "bfloat16": "its numbers have more digits than bfloat16 holds",
@@ -275,6 +279,12 @@ def test_grad_outputs(backend: Backend, trace: Trace) -> None:
     for seeds, sums in (([None, None], 9.0), ([None, three], 13.0), ([three, None], 23.0), ([three, three], 27.0)):
         outputs = backend.call(lambda x: (backend.sum(x * 7), backend.sum(x * 2)), x)
         trace.expect_value("gradient of two scalars", [[sums] * 2], backend.grad(outputs, [x], seeds))
+    one, three = backend.tensor([5.0], requires_grad=True), backend.tensor([3.0])
+    for seeds, sums in (([None, None], 9.0), ([None, three], 13.0), ([three, None], 23.0)):
+        outputs = backend.call(lambda one: (one * 7, one * 2), one)
+        trace.expect_value("gradient of two vectors of one element", [[sums]], backend.grad(outputs, [one], seeds))
+    grads = backend.grad(backend.call(lambda one: one * 7, one), [one])
+    trace.expect_value("gradient of a vector of one element", [[7.0]], grads)
 
     for numbers in NUMBERS:
         z, given = backend.tensor(numbers, requires_grad=True), backend.tensor(numbers)
@@ -297,6 +307,7 @@ def test_grad_outputs(backend: Backend, trace: Trace) -> None:
         "outputs-without-gradients-start-from-ones",
         "grad-outputs-of-later-outputs-not-needed",
         "grad-outputs-not-needed-after-a-scalar-output",
+        "grad-outputs-of-outputs-in-between-not-needed",
     ],
 )
 def test_grad_outputs_needed(backend: Backend, trace: Trace) -> None:
@@ -306,8 +317,8 @@ def test_grad_outputs_needed(backend: Backend, trace: Trace) -> None:
     """
     seed = backend.tensor([1.0, 1.0])
     for x in (leaf(backend), backend.tensor([0.0, 0.0], requires_grad=True)):
-        for gradients in (None, [None, seed], [seed, None]):
-            outputs = backend.call(lambda x: (x * 2, x * x), x)
+        for gradients in (None, [None, seed, seed], [seed, None, seed], [seed, seed, None]):
+            outputs = backend.call(lambda x: (x * 2, x * x, x * 3), x)
             with trace.raises(ErrorKind.ROOT_GRADIENT):
                 backend.grad(outputs, [x], gradients)
         with trace.raises(ErrorKind.ROOT_GRADIENT):
@@ -323,7 +334,12 @@ def test_grad_outputs_needed(backend: Backend, trace: Trace) -> None:
         observed("matching shapes are the user's obligation in the documentation, the error is not there"),
     ],
     needs=[Capability.AUTOGRAD_GRAD, Capability.SEED_GRADIENT, Capability.MISUSE_ERRORS],
-    mutants=["shapes-of-grad-outputs-unchecked", "shapes-of-later-grad-outputs-unchecked"],
+    mutants=[
+        "shapes-of-grad-outputs-unchecked",
+        "shapes-of-later-grad-outputs-unchecked",
+        "grad-outputs-of-scalars-may-have-a-dimension",
+        "grad-outputs-of-vectors-may-be-scalars",
+    ],
 )
 def test_grad_outputs_of_another_shape(backend: Backend, trace: Trace) -> None:
     """A gradient in grad_outputs that does not have the shape of its output is an error in autograd.grad."""
@@ -337,6 +353,10 @@ def test_grad_outputs_of_another_shape(backend: Backend, trace: Trace) -> None:
 
             with trace.raises(ErrorKind.ROOT_GRADIENT):
                 backend.grad(outputs, [x], gradients)
+    for number, gradient in ((2.0, [1.0]), ([2.0], 1.0)):
+        one = backend.tensor(number, requires_grad=True)
+        with trace.raises(ErrorKind.ROOT_GRADIENT):
+            backend.grad(backend.call(lambda one: one * 2, one), [one], backend.tensor(gradient))
 
 
 @rule(

@@ -125,6 +125,7 @@ def test_inputs_that_are_no_leaves(backend: Backend, trace: Trace) -> None:
         "backward-inputs-option-ignored",
         "retain-grad-in-limited-passes",
         "retained-gradients-beside-the-path-set",
+        "retained-gradient-of-a-root-set-by-limited-passes",
     ],
 )
 def test_others_are_ignored(backend: Backend, trace: Trace) -> None:
@@ -138,7 +139,9 @@ def test_others_are_ignored(backend: Backend, trace: Trace) -> None:
         y, z = x * 2, w * 5
         backend.retain_grad(y)
         backend.retain_grad(z)
-        return y, z, backend.sum(y * 3 + z)
+        loss = backend.sum(y * 3 + z)
+        backend.retain_grad(loss)
+        return y, z, loss
 
     x, w = leaf(backend), leaf(backend)
     y, beside, loss = backend.call(forward, x, w)
@@ -147,6 +150,7 @@ def test_others_are_ignored(backend: Backend, trace: Trace) -> None:
     trace.expect_value("x.grad", [6.0, 6.0], backend.grad_of(x))
     trace.expect_value("y.grad", None, backend.grad_of(y))
     trace.expect_value("gradient of what x does not reach", None, backend.grad_of(beside))
+    trace.expect_value("gradient of the root", None, backend.grad_of(loss))
 
 
 @rule(
@@ -227,6 +231,7 @@ def test_gradient_needed(backend: Backend, trace: Trace) -> None:
         "several-roots-without-gradients-start-from-ones",
         "gradients-of-later-roots-not-needed",
         "gradients-not-needed-after-a-scalar-root",
+        "gradients-of-roots-in-between-not-needed",
     ],
 )
 def test_gradient_needed_by_each(backend: Backend, trace: Trace) -> None:
@@ -237,11 +242,11 @@ def test_gradient_needed_by_each(backend: Backend, trace: Trace) -> None:
 
     def roots(*numbers: float) -> list[Any]:
         y = backend.call(lambda x: x * 2, backend.tensor([*numbers], requires_grad=True))
-        return [y, backend.sum(y), y * 3]
+        return [y, backend.sum(y), y * 3, y * 5]
 
     seed = backend.tensor([1.0, 1.0])
     for numbers in ((1.0, 2.0), (0.0, 0.0)):
-        for gradients in (None, [None, None, seed], [seed, None, None]):
+        for gradients in (None, [None, None, seed, seed], [seed, None, None, seed], [seed, None, seed, None]):
             with trace.raises(ErrorKind.ROOT_GRADIENT):
                 backend.backward_from_all(roots(*numbers), gradients)
         with trace.raises(ErrorKind.ROOT_GRADIENT):
@@ -307,7 +312,12 @@ def test_gradient_of_another_shape(backend: Backend, trace: Trace) -> None:
         observed("matching shapes are the user's obligation in the documentation, the error is not there"),
     ],
     needs=[Capability.SEVERAL_ROOTS, Capability.MISUSE_ERRORS],
-    mutants=["shapes-of-gradients-of-several-roots-unchecked", "shapes-of-gradients-of-later-roots-unchecked"],
+    mutants=[
+        "shapes-of-gradients-of-several-roots-unchecked",
+        "shapes-of-gradients-of-later-roots-unchecked",
+        "gradients-of-several-scalars-may-have-a-dimension",
+        "gradients-of-several-vectors-may-be-scalars",
+    ],
 )
 def test_gradients_of_another_shape(backend: Backend, trace: Trace) -> None:
     """A gradient for one of several roots that does not have this root's shape is an error."""
@@ -318,6 +328,10 @@ def test_gradients_of_another_shape(backend: Backend, trace: Trace) -> None:
 
             with trace.raises(ErrorKind.ROOT_GRADIENT):
                 backend.backward_from_all(roots, [backend.tensor(gradient) for gradient in gradients])
+    for number, gradient in ((2.0, [1.0]), ([2.0], 1.0)):
+        roots = backend.call(lambda one: (one * 2, one * 3), backend.tensor(number, requires_grad=True))
+        with trace.raises(ErrorKind.ROOT_GRADIENT):
+            backend.backward_from_all(roots, [backend.tensor(number), backend.tensor(gradient)])
 
 
 @rule(
@@ -417,6 +431,8 @@ def test_several_roots(backend: Backend, trace: Trace) -> None:
         "roots-first-alone",
         "several-roots-need-every-gradient",
         "only-several-roots-without-dimensions-are-scalars",
+        "only-scalars-without-dimensions-need-no-gradient-among-others",
+        "scalars-need-gradients-after-one-that-has-one",
     ],
 )
 def test_several_scalars(backend: Backend, trace: Trace) -> None:
@@ -433,6 +449,14 @@ def test_several_scalars(backend: Backend, trace: Trace) -> None:
     roots = backend.call(lambda x: (backend.sum(x * x), x * 5), x)
     backend.backward_from_all(roots, [None, backend.tensor([10.0, 100.0])])
     trace.expect_value("x.grad of a scalar and a vector", [52.0, 504.0], backend.grad_of(x))
+    roots = backend.call(lambda x: (x * 5, backend.sum(x * x)), x)
+    backend.backward_from_all(roots, [backend.tensor([10.0, 100.0]), None])
+    trace.expect_value("x.grad of a vector and a scalar", [104.0, 1008.0], backend.grad_of(x))
+
+    x, given = backend.tensor([3.0], requires_grad=True), backend.tensor([10.0])
+    for gradients, after in (([None, given], 56.0), ([given, None], 121.0)):
+        backend.backward_from_all(backend.call(lambda x: (x * x, x * 5), x), gradients)
+        trace.expect_value("x.grad of two vectors of one element, one gradient", [after], backend.grad_of(x))
 
 
 @rule(
@@ -473,17 +497,18 @@ def test_several_with_a_constant(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[observed("a backward from a tensor that does not require grad is an error")],
     needs=[Capability.MISUSE_ERRORS],
-    mutants=["backward-from-a-constant-does-nothing"],
+    mutants=["backward-from-a-constant-does-nothing", "backward-from-a-constant-that-was-not-computed-does-nothing"],
 )
 def test_constant_root(backend: Backend, trace: Trace) -> None:
     """A backward from a tensor that does not require grad is an error.
 
     The documentation accepts such a tensor beside others, without a gradient; of one alone it says nothing.
     """
-    constant = backend.call(lambda x: backend.sum(x * 2), backend.tensor([1.0, 2.0]))
+    computed = backend.call(lambda x: backend.sum(x * 2), backend.tensor([1.0, 2.0]))
 
-    with trace.raises(ErrorKind.NO_GRADIENT):
-        backend.backward(constant)
+    for constant in (computed, backend.tensor(1.0), backend.detach(backend.tensor(1.0, requires_grad=True))):
+        with trace.raises(ErrorKind.NO_GRADIENT):
+            backend.backward(constant)
 
 
 @rule(
@@ -546,7 +571,7 @@ def test_backward_in_a_hook(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[observed("nothing is accumulated, without an error")],
     needs=[Capability.BACKWARD_INPUTS],
-    mutants=["unused-backward-inputs-refused"],
+    mutants=["unused-backward-inputs-refused", "unused-backward-inputs-alone-refused"],
 )
 def test_unused_inputs(backend: Backend, trace: Trace) -> None:
     """A leaf among backward's inputs that the root does not depend on gets no .grad, and is no error."""
@@ -555,3 +580,5 @@ def test_unused_inputs(backend: Backend, trace: Trace) -> None:
 
     expected = [[2.0, 4.0], None, [3.0, 3.0]]
     trace.expect_value("gradients", expected, [backend.grad_of(tensor) for tensor in (x, unused, w)])
+    backend.backward(backend.call(lambda x: backend.sum(x * x), x), inputs=[unused])
+    trace.expect_value("gradients, for an unused leaf alone", expected, [*map(backend.grad_of, inputs)])

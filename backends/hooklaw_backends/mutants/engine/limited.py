@@ -15,6 +15,16 @@ def retain_grad_in_limited_passes(self: Inside, old: Hook, this: Any, node: Any,
     old(this, node, grads)
 
 
+@inside(engine.Pass, "run")
+def retained_gradient_of_a_root_set_by_limited_passes(
+    self: Inside, old: Hook, this: Any, roots: Any, seeds: Any
+) -> Any:
+    """A backward with inputs also sets the .grad of a root that retains it and is not among the inputs."""
+    if this.retaining is not None:
+        this.retaining = {*this.retaining, *(root.needed_edge() for root in roots)}
+    return old(this, roots, seeds)
+
+
 @inside(engine.Pass, "_arrive")
 def retained_gradients_beside_the_path_set(self: Inside, old: Hook, this: Any, edge: Any, result: Any) -> None:
     """A backward with inputs also sets the .grad of tensors that retain it and lead to none of the inputs."""
