@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from hooklaw_backends.mutants.base import Hook, InGrad, Mutant, altering, calling, overriding
+from hooklaw_backends.mutants.shared import KnowsLastOutputs
 
 
 @overriding("get_gradient_edge")
@@ -11,6 +12,28 @@ def gradient_edge_of_the_first_output(self: Mutant, old: Hook, tensor: Any) -> A
     """The gradient edge of any output of a Node is that of its first output."""
     edge = old(tensor)
     return type(edge)(edge[0], 0, *edge[2:])
+
+
+@overriding("grad", base=KnowsLastOutputs)
+def gradient_edges_among_inputs_are_those_of_last_outputs(
+    self: KnowsLastOutputs, old: Hook, outputs: Any, inputs: Sequence[Any], *given: Any, **how: Any
+) -> Any:
+    """autograd.grad takes a gradient edge among its inputs for that of the last output of the edge's Node."""
+    return old(outputs, [*map(self.last, inputs)], *given, **how)
+
+
+@overriding("backward_from_edge", base=KnowsLastOutputs)
+def backward_from_the_edge_of_the_last_output(self: KnowsLastOutputs, old: Hook, edge: Any, *given: Any) -> None:
+    """A backward from a gradient edge starts at the last output of the edge's Node."""
+    old(self.last(edge), *given)
+
+
+@overriding("grad", base=KnowsLastOutputs)
+def grad_of_the_edge_of_the_last_output(
+    self: KnowsLastOutputs, old: Hook, outputs: Any, *given: Any, **how: Any
+) -> Any:
+    """autograd.grad of a gradient edge alone starts at the last output of the edge's Node."""
+    return old(self.last(outputs), *given, **how)
 
 
 @overriding("get_gradient_edge")

@@ -6,6 +6,7 @@ from typing import Any
 
 from hooklaw_backends.mutants.base import Hook, Mutant, overriding
 from hooklaw_backends.mutants.passes import Inputs
+from hooklaw_backends.mutants.shared import KnowsLastOutputs
 from hooklaw_backends.mutants.situations import Acting, Knowing
 
 
@@ -60,3 +61,17 @@ def views_among_backward_inputs_lost(self: Mutant, tensor: Any, _how: Mapping[st
 def later_outputs_among_backward_inputs_lost(self: Mutant, tensor: Any, _how: Mapping[str, Any]) -> bool:
     """A backward gives no gradient to an input that is an output of an operation, and not the first."""
     return self.gradient_edge(tensor)[1] > 0
+
+
+@overriding("backward", base=KnowsLastOutputs)
+def outputs_in_between_among_backward_inputs_lost(
+    self: KnowsLastOutputs, old: Hook, *given: Any, inputs: Inputs = None, **how: Any
+) -> None:
+    """A backward gives no gradient to an input that is neither the first nor the last output of an operation."""
+    lost = [
+        each for each in inputs or () if self.is_tensor(each) and not self.is_leaf(each) and self.is_in_between(each)
+    ]
+    before = [self.grad_of(tensor) for tensor in lost]
+    old(*given, inputs=inputs, **how)
+    for tensor, grad in zip(lost, before, strict=True):
+        self.set_grad(tensor, grad)

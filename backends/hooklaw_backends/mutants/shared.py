@@ -211,3 +211,27 @@ class CallsTheRest(Passes):
         """Return a hook that is called with these arguments after each backward in which it does not run."""
         self.waiting[hook] = partial(hook, *nothing)
         return lambda *given: (self.waiting.pop(hook, None), hook(*given))[1]
+
+
+class KnowsLastOutputs(Mutant):
+    """A mutant that knows how many outputs a Node of split has."""
+
+    _outputs = "how many outputs it has"
+
+    def split(self, tensor: Any, size: int) -> tuple[Any, ...]:
+        outputs = super().split(tensor, size)
+        if self.requires_grad(outputs[0]):
+            self.node_metadata(self.grad_fn(outputs[0]))[self._outputs] = len(outputs)
+        return outputs
+
+    def is_in_between(self, tensor: Any) -> bool:
+        """Whether a tensor is an output of split, and neither the first nor the last."""
+        edge = self.gradient_edge(tensor)
+        return 0 < edge[1] < self.node_metadata(edge[0]).get(self._outputs, 0) - 1
+
+    def last(self, edge: Any) -> Any:
+        """Return the edge of the last output of an edge's Node; any other value as it is."""
+        if self.is_tensor(edge) or type(edge) in {list, tuple}:
+            return edge
+        number = self.node_metadata(edge[0]).get(self._outputs, edge[1] + 1)
+        return type(edge)(edge[0], number - 1, *edge[2:])

@@ -15,22 +15,26 @@ NEEDS = [Capability.AUTOGRAD_GRAD, Capability.GRADIENT_EDGES]
     level=Level.MUST,
     sources=[EDGE.sentence(2)],
     needs=[*NEEDS, Capability.MULTI_OUTPUT, Capability.RETAIN_GRAPH],
-    mutants=["gradient-edge-of-the-first-output", "autograd-grad-of-edges-accumulates"],
+    mutants=[
+        "gradient-edge-of-the-first-output",
+        "autograd-grad-of-edges-accumulates",
+        "gradient-edges-among-inputs-are-those-of-last-outputs",
+    ],
 )
 def test_same_gradient(backend: Backend, trace: Trace) -> None:
     """autograd.grad returns for a gradient edge what it returns for its tensor: a leaf, or an output of many."""
 
     def forward(x):
         first, second = backend.split(x * 2, 1)
-        return second, backend.sum(first * 3) + backend.sum(second * 5)
+        return first, second, backend.sum(first * 3) + backend.sum(second * 5)
 
     x = backend.tensor([1.0, 2.0], requires_grad=True)
-    second, loss = backend.call(forward, x)
-    tensors = [second, x]
+    first, second, loss = backend.call(forward, x)
+    tensors = [second, x, first]
     edges = [backend.get_gradient_edge(tensor) for tensor in tensors]
 
-    trace.expect_value("of tensors", [[5.0], [6.0, 10.0]], backend.grad(loss, tensors, retain_graph=True))
-    trace.expect_value("of edges", [[5.0], [6.0, 10.0]], backend.grad(loss, edges))
+    trace.expect_value("of tensors", [[5.0], [6.0, 10.0], [3.0]], backend.grad(loss, tensors, retain_graph=True))
+    trace.expect_value("of edges", [[5.0], [6.0, 10.0], [3.0]], backend.grad(loss, edges))
     trace.expect_value("x.grad", None, backend.grad_of(x))
 
 
@@ -117,6 +121,7 @@ def test_stays(backend: Backend, trace: Trace) -> None:
         "backward-from-edges-skips-hooks",
         "backward-from-the-edge-of-the-first-output",
         "backward-from-edges-skips-hooks-of-leaves",
+        "backward-from-the-edge-of-the-last-output",
     ],
 )
 def test_backward_root(backend: Backend, trace: Trace) -> None:
@@ -128,11 +133,16 @@ def test_backward_root(backend: Backend, trace: Trace) -> None:
         return first, second
 
     x = backend.tensor([1.0, 2.0], requires_grad=True)
-    _, second = backend.call(forward, x)
+    first, second = backend.call(forward, x)
     backend.backward_from_edge(backend.get_gradient_edge(second), backend.tensor([3.0]))
 
     trace.expect(("hook", [3.0]))
     trace.expect_value("x.grad", [0.0, 60.0], backend.grad_of(x))
+    backend.set_grad(x, None)
+    first, _ = backend.call(lambda x: backend.split(x * 2, 1), x)
+    backend.backward_from_edge(backend.get_gradient_edge(first), backend.tensor([4.0]))
+    trace.expect_value("x.grad of the first output", [8.0, 0.0], backend.grad_of(x))
+    backend.set_grad(x, backend.tensor([0.0, 60.0]))
 
     backend.register_hook(x, trace.saw("hook of the leaf", lambda grad: grad * 2))
     for after in ([6.0, 68.0], [12.0, 76.0]):
@@ -188,6 +198,7 @@ def test_backward_inputs(backend: Backend, trace: Trace) -> None:
         "grad-of-the-last-edge",
         "outputs-of-one-node-count-once",
         "edges-need-grad-outputs",
+        "grad-of-the-edge-of-the-last-output",
     ],
     except_under={"complex64": "the edge of a complex scalar needs a gradient"},
 )
@@ -205,6 +216,10 @@ def test_grad_outputs(backend: Backend, trace: Trace) -> None:
 
     trace.expect(("hook", [2.0, 3.0]))
     trace.expect_value("gradients", [[0.0, 0.0, 60.0, 120.0]], grads)
+
+    first, _ = backend.call(lambda x: backend.split(x * x, 2), x)
+    grads = backend.grad(backend.get_gradient_edge(first), [x], backend.tensor([2.0, 3.0]))
+    trace.expect_value("gradients of the first output", [[4.0, 12.0, 0.0, 0.0]], grads)
 
     for edge_of in (backend.get_gradient_edge, lambda tensor: tensor):
         edges = [edge_of(each) for each in backend.call(forward, x)]
@@ -245,15 +260,16 @@ def test_outlives_its_tensor(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[observed("an error says that an edge cannot be materialized")],
     needs=[*NEEDS, Capability.MATERIALIZE_GRADS],
-    mutants=["unused-edges-are-none"],
+    mutants=["unused-edges-are-none", "unused-edges-after-a-tensor-are-none"],
 )
 def test_materialize(backend: Backend, trace: Trace) -> None:
     """autograd.grad with materialize_grads=True is an error if an input is the gradient edge of an unused tensor."""
     x, unused = (backend.tensor([1.0, 2.0], requires_grad=True) for _ in range(2))
-    loss = backend.call(lambda x: backend.sum(x * x), x)
-
-    with trace.raises(ErrorKind.UNUSED_INPUT):
-        backend.grad(loss, [backend.get_gradient_edge(unused)], materialize_grads=True)
+    edge = backend.get_gradient_edge(unused)
+    for inputs in ([edge], [x, edge], [edge, x]):
+        loss = backend.call(lambda x: backend.sum(x * x), x)
+        with trace.raises(ErrorKind.UNUSED_INPUT):
+            backend.grad(loss, inputs, materialize_grads=True)
 
 
 @rule(
@@ -281,13 +297,23 @@ def test_other_backward_inputs(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[observed("the check is that of a root that is a tensor")],
     needs=[*NEEDS, Capability.EDGE_ROOTS, Capability.SEED_GRADIENT, Capability.MISUSE_ERRORS],
-    mutants=["gradients-of-edges-unchecked", "scalar-gradients-of-edges-unchecked"],
+    mutants=[
+        "gradients-of-edges-unchecked",
+        "scalar-gradients-of-edges-unchecked",
+        "gradients-of-edges-of-scalars-may-have-a-dimension",
+        "gradients-of-edges-lose-a-dimension-of-one-row",
+    ],
 )
 def test_grad_outputs_shape(backend: Backend, trace: Trace) -> None:
     """A gradient for a gradient edge that does not have its tensor's shape is an error, in grad and in backward."""
-    x = backend.tensor([1.0, 2.0], requires_grad=True)
-    for wrong in (backend.tensor([1.0, 2.0, 3.0]), backend.tensor([1.0]), backend.tensor(1.0)):
-        with trace.raises(ErrorKind.ROOT_GRADIENT):
-            backend.grad(backend.get_gradient_edge(backend.call(lambda x: x * x, x)), [x], wrong)
-        with trace.raises(ErrorKind.ROOT_GRADIENT):
-            backend.backward_from_edge(backend.get_gradient_edge(backend.call(lambda x: x * x, x)), wrong)
+    for numbers, others in (
+        ([1.0, 2.0], ([1.0, 2.0, 3.0], [[1.0, 2.0]], [1.0], 1.0)),
+        (2.0, ([1.0],)),
+        ([2.0], (1.0,)),
+    ):
+        x = backend.tensor(numbers, requires_grad=True)
+        for wrong in map(backend.tensor, others):
+            with trace.raises(ErrorKind.ROOT_GRADIENT):
+                backend.grad(backend.get_gradient_edge(backend.call(lambda x: x * x, x)), [x], wrong)
+            with trace.raises(ErrorKind.ROOT_GRADIENT):
+                backend.backward_from_edge(backend.get_gradient_edge(backend.call(lambda x: x * x, x)), wrong)

@@ -251,7 +251,11 @@ def test_non_leaf_inputs(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[METHOD.sentence(19), BACKWARD.sentence(23)],
     needs=[Capability.BACKWARD_INPUTS, Capability.VIEWS, Capability.MULTI_OUTPUT],
-    mutants=["views-among-backward-inputs-lost", "later-outputs-among-backward-inputs-lost"],
+    mutants=[
+        "views-among-backward-inputs-lost",
+        "later-outputs-among-backward-inputs-lost",
+        "outputs-in-between-among-backward-inputs-lost",
+    ],
 )
 def test_views_as_inputs(backend: Backend, trace: Trace) -> None:
     """A backward accumulates gradients into a view among its inputs, and into each output of an operation.
@@ -263,8 +267,10 @@ def test_views_as_inputs(backend: Backend, trace: Trace) -> None:
         backend.backward(backend.call(lambda view: backend.sum(view * 3), view), inputs=[view])
         trace.expect_value("gradient of a view", [[3.0], [3.0]], backend.grad_of(view))
 
-        for asked, expected in (([0, 1], [[3.0], [7.0]]), ([1, 0], [[3.0], [7.0]]), ([1], [None, [7.0]])):
-            outputs = backend.call(lambda x, make=make: backend.split(make(x), 1), leaf(backend))
-            root = backend.call(lambda first, second: backend.sum(first * 3 + second * 7), *outputs)
+        for asked in ([0, 1, 2], [2, 1, 0], [1], [2]):
+            x = backend.tensor([1.0, 2.0, 3.0], requires_grad=True)
+            outputs = backend.call(lambda x, make=make: backend.split(make(x), 1), x)
+            root = backend.call(lambda a, b, c: backend.sum(a * 3 + b * 7 + c * 9), *outputs)
             backend.backward(root, inputs=[outputs[nr] for nr in asked])
+            expected = [[weight] if nr in asked else None for nr, weight in enumerate((3.0, 7.0, 9.0))]
             trace.expect_value(f"gradients of outputs {asked}", expected, [*map(backend.grad_of, outputs)])
