@@ -298,6 +298,46 @@ def autograd_grad_with_grad_outputs_accumulates(grad_outputs: Any, _: Mapping[st
     return grad_outputs is not None
 
 
+def _accumulating_others(when: Hook) -> type[Mutant]:
+    """Make a mutant whose autograd.grad accumulates into other leaves than its inputs if ``(grad_outputs, how)``."""
+
+    def grad(
+        self: Mutant, old: Hook, outputs: Any, inputs: Sequence[Any], grad_outputs: Any = None, **how: Any
+    ) -> tuple[Any, ...]:
+        if not self.is_tensor(outputs) or not when(grad_outputs, how) or how.get("is_grads_batched"):
+            return old(outputs, inputs, grad_outputs, **how)
+        others = [leaf for leaf in self.leaves_of(outputs) if all(leaf is not given for given in inputs)]
+        grads = old(outputs, [*inputs, *others], grad_outputs, **how)
+        _accumulate_used(self, others, grads[len(inputs) :])
+        return grads[: len(inputs)]
+
+    return overriding("grad")(wraps(when)(grad))
+
+
+@_accumulating_others
+def autograd_grad_that_creates_a_graph_accumulates_beside(_: Any, how: Mapping[str, Any]) -> Any:
+    """autograd.grad with create_graph=True adds to the .grad of the leaves that are not its inputs."""
+    return how.get("create_graph")
+
+
+@_accumulating_others
+def autograd_grad_that_retains_the_graph_accumulates_beside(_: Any, how: Mapping[str, Any]) -> Any:
+    """autograd.grad with retain_graph=True adds to the .grad of the leaves that are not its inputs."""
+    return how.get("retain_graph")
+
+
+@_accumulating_others
+def autograd_grad_that_materializes_accumulates_beside(_: Any, how: Mapping[str, Any]) -> Any:
+    """autograd.grad with materialize_grads=True adds to the .grad of the leaves that are not its inputs."""
+    return how.get("materialize_grads")
+
+
+@_accumulating_others
+def autograd_grad_with_grad_outputs_accumulates_beside(grad_outputs: Any, _: Mapping[str, Any]) -> bool:
+    """autograd.grad with grad_outputs adds to the .grad of the leaves that are not its inputs."""
+    return grad_outputs is not None
+
+
 class FailedAutogradGradLeavesAGradient(Mutant):
     """A call of autograd.grad that fails leaves something in the .grad of its first input."""
 

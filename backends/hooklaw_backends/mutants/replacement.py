@@ -122,6 +122,20 @@ def hook_result_reshaped(self: Mutant, grad: Any, result: Any) -> Any:
 
 
 @results
+def hook_result_of_one_element_loses_its_dimension(self: Mutant, grad: Any, result: Any) -> Any:
+    """A hook may return a vector of one element as the gradient of a scalar."""
+    fits = self.is_tensor(result) and (self.shape(grad), self.shape(result)) == ((), (1,))
+    return self.sum(result) if fits else result
+
+
+@results
+def hook_result_without_dimensions_gets_one(self: Mutant, grad: Any, result: Any) -> Any:
+    """A hook may return a scalar as the gradient of a vector of one element."""
+    fits = self.is_tensor(result) and (self.shape(grad), self.shape(result)) == ((1,), ())
+    return self.tensor([self.tolist(result)], dtype=self.dtype(result)) if fits else result
+
+
+@results
 def longer_hook_result_cut(self: Mutant, grad: Any, result: Any) -> Any:
     """A hook's return value that is longer than the gradient is cut instead of raising an error."""
     is_longer = self.is_tensor(result) and self.shape(result)[:1] > self.shape(grad)[:1] > ()

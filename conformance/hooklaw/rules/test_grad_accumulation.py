@@ -127,21 +127,26 @@ def test_autograd_grad(backend: Backend, trace: Trace) -> None:
         "autograd-grad-that-creates-a-graph-accumulates",
         "autograd-grad-that-retains-the-graph-accumulates",
         "autograd-grad-with-grad-outputs-accumulates",
+        "autograd-grad-that-creates-a-graph-accumulates-beside",
+        "autograd-grad-that-retains-the-graph-accumulates-beside",
+        "autograd-grad-with-grad-outputs-accumulates-beside",
     ],
 )
 def test_autograd_grad_with_options(backend: Backend, trace: Trace) -> None:
     """autograd.grad accumulates nothing into the .grad of any leaf with create_graph, retain_graph or grad_outputs."""
-    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    x, other = leaves = [backend.tensor([1.0, 2.0], requires_grad=True) for _ in range(2)]
     for before in (None, [9.0, 9.0]):
         for how in ({"create_graph": True}, {"retain_graph": True}, {"create_graph": True, "retain_graph": True}):
-            backend.set_grad(x, before and backend.tensor(before))
-            grads = backend.grad(backend.call(lambda x: backend.sum(x * x), x), [x], **how)
+            for leaf in leaves:
+                backend.set_grad(leaf, before and backend.tensor(before))
+            grads = backend.grad(backend.call(lambda x, other: backend.sum(x * x + other), x, other), [x], **how)
             trace.expect_value(f"gradient with {', '.join(how)}", [[2.0, 4.0]], grads)
-            trace.expect_value(f"x.grad after {', '.join(how)}", before, backend.grad_of(x))
+            trace.expect_value(f"after {', '.join(how)}", [before] * 2, [*map(backend.grad_of, leaves)])
 
-        grads = backend.grad(backend.call(lambda x: x * x, x), [x], backend.tensor([3.0, 5.0]))
+        outputs = backend.call(lambda x, other: x * x + other, x, other)
+        grads = backend.grad(outputs, [x], backend.tensor([3.0, 5.0]))
         trace.expect_value("gradient with grad_outputs", [[6.0, 20.0]], grads)
-        trace.expect_value("x.grad after grad_outputs", before, backend.grad_of(x))
+        trace.expect_value("after grad_outputs", [before] * 2, [*map(backend.grad_of, leaves)])
 
 
 @rule(
@@ -149,19 +154,21 @@ def test_autograd_grad_with_options(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[docstring("torch.autograd.grad").sentence(8)],
     needs=[Capability.AUTOGRAD_GRAD, Capability.MATERIALIZE_GRADS],
-    mutants=["autograd-grad-that-materializes-accumulates"],
+    mutants=["autograd-grad-that-materializes-accumulates", "autograd-grad-that-materializes-accumulates-beside"],
 )
 def test_autograd_grad_that_materializes(backend: Backend, trace: Trace) -> None:
     """autograd.grad with materialize_grads=True accumulates nothing into the .grad of any leaf, used or not."""
     x = backend.tensor([1.0, 2.0], requires_grad=True)
     unused = backend.tensor([3.0, 4.0], requires_grad=True)
+    other = backend.tensor([5.0, 6.0], requires_grad=True)
     for before in (None, [9.0, 9.0]):
-        for leaf in (x, unused):
+        for leaf in (x, unused, other):
             backend.set_grad(leaf, before and backend.tensor(before))
-        grads = backend.grad(backend.call(lambda x: backend.sum(x * 2), x), [x, unused], materialize_grads=True)
+        loss = backend.call(lambda x, other: backend.sum(x * 2 + other), x, other)
+        grads = backend.grad(loss, [x, unused], materialize_grads=True)
 
         trace.expect_value("gradients", [[2.0, 2.0], [0.0, 0.0]], grads)
-        trace.expect_value("gradients of the leaves", [before] * 2, [backend.grad_of(leaf) for leaf in (x, unused)])
+        trace.expect_value("of the leaves", [before] * 3, [backend.grad_of(leaf) for leaf in (x, unused, other)])
 
 
 @rule(

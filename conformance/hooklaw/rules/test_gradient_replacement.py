@@ -329,7 +329,14 @@ def test_wrong_type(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[REGISTER_HOOK, observed("error for leaf and non-leaf")],
     needs=[Capability.TENSOR_HOOKS],
-    mutants=["bad-hook-result-ignored", "hook-result-broadcast", "longer-hook-result-cut", "hook-result-reshaped"],
+    mutants=[
+        "bad-hook-result-ignored",
+        "hook-result-broadcast",
+        "longer-hook-result-cut",
+        "hook-result-reshaped",
+        "hook-result-of-one-element-loses-its-dimension",
+        "hook-result-without-dimensions-gets-one",
+    ],
 )
 def test_wrong_shape(backend: Backend, trace: Trace) -> None:
     """A hook that returns a gradient of another shape makes the backward fail, even if it could be broadcast."""
@@ -343,6 +350,11 @@ def test_wrong_shape(backend: Backend, trace: Trace) -> None:
         with trace.raises(ErrorKind.HOOK_RETURN_SHAPE):
             backend.backward(loss)
         handle.remove()
+    for number, result in ((2.0, [1.0]), ([2.0], 1.0)):
+        one, other = backend.tensor(number, requires_grad=True), backend.tensor(result)
+        backend.register_hook(one, lambda _, other=other: other)
+        with trace.raises(ErrorKind.HOOK_RETURN_SHAPE):
+            backend.backward(backend.call(lambda one: one * 2, one))
 
 
 @rule(
