@@ -133,6 +133,36 @@ class RetainsGradOfOneTrueForAll(Mutant):
         return (self.called and not self.is_leaf(tensor)) or super().retains_grad(tensor)
 
 
+class RetainsGradOfADetachedTensorIsThatOfItsSource(Mutant):
+    """retains_grad is True for what detach returns of a tensor that retains its gradient."""
+
+    _detached = fresh(list[weakref.ref[Any]])
+
+    def detach(self, tensor: Any) -> Any:
+        detached = super().detach(tensor)
+        if _retains(self, tensor):
+            self._detached.append(weakref.ref(detached))
+        return detached
+
+    def retains_grad(self, tensor: Any) -> bool:
+        return any(alive() is tensor for alive in self._detached) or super().retains_grad(tensor)
+
+
+class RetainsGradOfOneOutputTrueForTheOthers(Mutant):
+    """After retain_grad on an output of a Node, retains_grad is True for all its outputs."""
+
+    _mark = "an output retains its gradient"
+
+    def retain_grad(self, tensor: Any) -> None:
+        super().retain_grad(tensor)
+        if not self.is_leaf(tensor):
+            self.node_metadata(self.grad_fn(tensor))[self._mark] = True
+
+    def retains_grad(self, tensor: Any) -> bool:
+        is_marked = not self.is_leaf(tensor) and self._mark in self.node_metadata(self.grad_fn(tensor))
+        return is_marked or super().retains_grad(tensor)
+
+
 @overriding("retain_grad")
 def retain_grad_without_gradient_ignored(self: Mutant, old: Hook, tensor: Any) -> None:
     """retain_grad on a tensor that does not require grad is not an error."""
@@ -178,6 +208,28 @@ def retain_grad_before_tensor_hooks(self: Mutant, old: Hook, tensor: Any) -> Non
 def repeated_retain_grad_adds_up(self: Mutant, old: Hook, tensor: Any) -> None:
     """Calling retain_grad twice counts the gradient twice."""
     if not self.is_leaf(tensor):
+        _add_by_a_hook(self, tensor)
+
+
+def _retains(self: Mutant, tensor: Any) -> bool:
+    return not self.is_leaf(tensor) and self.retains_grad(tensor)
+
+
+@overriding("retain_grad")
+def retain_grad_again_resets_grad(self: Mutant, old: Hook, tensor: Any) -> None:
+    """Calling retain_grad again sets the .grad of its tensor to None."""
+    again = _retains(self, tensor)
+    old(tensor)
+    if again:
+        self.set_grad(tensor, None)
+
+
+@overriding("retain_grad")
+def retain_grad_again_after_a_backward_adds_up(self: Mutant, old: Hook, tensor: Any) -> None:
+    """Calling retain_grad again after a backward counts the gradient twice in the next one."""
+    again = _retains(self, tensor) and self.grad_of(tensor) is not None
+    old(tensor)
+    if again:
         _add_by_a_hook(self, tensor)
 
 

@@ -124,12 +124,14 @@ def test_leaf_is_left_alone(backend: Backend, trace: Trace) -> None:
     "retain-grad.flag",
     level=Level.MUST,
     sources=[RETAINS_GRAD.sentence(1)],
-    needs=[Capability.RETAIN_GRAD, Capability.RETAINS_GRAD],
+    needs=[Capability.RETAIN_GRAD, Capability.RETAINS_GRAD, Capability.MULTI_OUTPUT],
     mutants=[
         "retains-grad-true-for-leaf",
         "retains-grad-false",
         "retains-grad-false-after-backward",
         "retains-grad-of-one-true-for-all",
+        "retains-grad-of-a-detached-tensor-is-that-of-its-source",
+        "retains-grad-of-one-output-true-for-the-others",
     ],
 )
 def test_flag(backend: Backend, trace: Trace) -> None:
@@ -157,7 +159,14 @@ def test_flag(backend: Backend, trace: Trace) -> None:
     backend.backward(loss)
 
     for _ in range(3):
-        trace.expect_value("after backward", [True, False], [backend.retains_grad(each) for each in (y, x)])
+        others = [backend.detach(y), backend.detach(x)]
+        flags = [backend.retains_grad(each) for each in (y, x, *others)]
+        trace.expect_value("after backward, and detached", [True, False, False, False], flags)
+
+    for nr in range(2):
+        outputs = backend.call(lambda x: backend.split(x * 2, 1), x)
+        backend.retain_grad(outputs[nr])
+        trace.expect_value(f"of output {nr} of two", [nr == 0, nr == 1], [*map(backend.retains_grad, outputs)])
 
 
 @rule(
@@ -237,7 +246,11 @@ def test_after_tensor_hooks(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[ORDER.sentence(3, 4)],
     needs=[Capability.RETAIN_GRAD, Capability.NODES, Capability.NODE_HOOKS],
-    mutants=["retain-grad-before-node-pre-hook", "retained-gradient-is-what-the-first-pre-hook-left"],
+    mutants=[
+        "retain-grad-before-node-pre-hook",
+        "retained-gradient-is-what-the-first-pre-hook-left",
+        "retain-grad-misses-earlier-pre-hooks",
+    ],
 )
 def test_sees_node_prehook(backend: Backend, trace: Trace) -> None:
     """The retained gradient is what the pre-hooks of the tensor's Node left.
@@ -246,19 +259,23 @@ def test_sees_node_prehook(backend: Backend, trace: Trace) -> None:
     order.retain-grad-before-node-prehook.
     """
 
-    def forward(x):
+    def forward(x, early):
         y = x * 3
-        backend.retain_grad(y)
+        if early:
+            backend.retain_grad(y)
         for factor in (4, 0.5):
             backend.node_register_prehook(backend.grad_fn(y), lambda grads, factor=factor: (grads[0] * factor,))
+        if not early:
+            backend.retain_grad(y)
         return backend.sum(y), y
 
-    x = backend.tensor([1.0, 2.0], requires_grad=True)
-    loss, y = backend.call(forward, x)
-    backend.backward(loss)
+    for early in (True, False):
+        x = backend.tensor([1.0, 2.0], requires_grad=True)
+        loss, y = backend.call(lambda x, early=early: forward(x, early), x)
+        backend.backward(loss)
 
-    trace.expect_value("x.grad", [6.0, 6.0], backend.grad_of(x))
-    trace.expect_value("y.grad", [2.0, 2.0], backend.grad_of(y))
+        trace.expect_value("x.grad", [6.0, 6.0], backend.grad_of(x))
+        trace.expect_value("y.grad", [2.0, 2.0], backend.grad_of(y))
 
 
 @rule(
@@ -266,23 +283,30 @@ def test_sees_node_prehook(backend: Backend, trace: Trace) -> None:
     level=Level.SHOULD,
     basis=Basis.OBSERVED,
     sources=[observed("a second retain_grad changes nothing")],
-    needs=[Capability.RETAIN_GRAD],
-    mutants=["repeated-retain-grad-adds-up"],
+    needs=[Capability.RETAIN_GRAD, Capability.RETAIN_GRAPH],
+    mutants=[
+        "repeated-retain-grad-adds-up",
+        "retain-grad-again-resets-grad",
+        "retain-grad-again-after-a-backward-adds-up",
+    ],
 )
 def test_repeat(backend: Backend, trace: Trace) -> None:
     """Calling retain_grad again on the same tensor has no effect."""
 
     def forward(x):
-        y = x * 2
-        backend.retain_grad(y)
-        backend.retain_grad(y)
-        return backend.sum(y * 3), y
+        again, once = x * 2, x * 2
+        for tensor in (again, again, once):
+            backend.retain_grad(tensor)
+        return backend.sum((again + once) * 3), again, once
 
     x = backend.tensor([1.0, 2.0], requires_grad=True)
-    loss, y = backend.call(forward, x)
+    loss, again, once = backend.call(forward, x)
+    backend.backward(loss, retain_graph=True)
+    trace.expect_value("gradient", [3.0, 3.0], backend.grad_of(again))
+    backend.retain_grad(again)
+    trace.expect_value("gradient after retain_grad", [3.0, 3.0], backend.grad_of(again))
     backend.backward(loss)
-
-    trace.expect_value("y.grad", [3.0, 3.0], backend.grad_of(y))
+    trace.expect_value("gradient as without it", backend.grad_of(once), backend.grad_of(again))
 
 
 @rule(

@@ -91,6 +91,22 @@ class RetainGradBeforeNodePreHook(Inside):
         return after
 
 
+class RetainGradMissesEarlierPreHooks(Inside):
+    """The gradient is retained before the Node's pre-hooks run if one of them was registered before retain_grad."""
+
+    _mark = "has a pre-hook"
+
+    def node_register_prehook(self, node: Any, hook: Hook) -> Any:
+        self.node_metadata(node)[self._mark] = True
+        return super().node_register_prehook(node, hook)
+
+    def retain_grad(self, tensor: Any) -> None:
+        if not self.is_leaf(tensor) and self._mark in self.node_metadata(self.grad_fn(tensor)):
+            self.register_hook(tensor, lambda grad: self.set_grad(tensor, grad))
+        else:
+            super().retain_grad(tensor)
+
+
 class RetainedGradientIsWhatTheFirstPreHookLeft(Inside):
     """The retained gradient is what the first pre-hook of the tensor's Node left, whatever later ones return."""
 
