@@ -365,3 +365,33 @@ class AutogradGradAccumulatesAfterAFailure(Mutant):
         if self.failures and not how.get("is_grads_batched"):
             _accumulate_used(self, inputs, grads)
         return grads
+
+
+class GradientThatWasSetIsReplaced(Mutant):
+    """The first backward after .grad was set to a tensor puts the sum into another tensor."""
+
+    _set = fresh(list[weakref.ref[Any]])
+
+    def set_grad(self, tensor: Any, value: Any) -> None:
+        super().set_grad(tensor, value)
+        self._set += [] if value is None else [weakref.ref(value)]
+
+    def backward(self, root: Any, gradient: Any = None, **how: Any) -> None:
+        adds = self.requires_grad(root) and not how.get("create_graph") and how.get("inputs") is None
+        for leaf in list(self.leaves_of(root)) if adds else ():
+            grad = self.grad_of(leaf)
+            if grad is not None and any(alive() is grad for alive in self._set):
+                super().set_grad(leaf, self.laid_out_like(self.detach(grad), grad))
+        super().backward(root, gradient, **how)
+
+
+@overriding("backward")
+def backward_create_graph_changes_a_gradient_that_requires_grad(
+    self: Mutant, old: Hook, root: Any, *given: Any, **how: Any
+) -> None:
+    """A backward with create_graph=True also writes the sum into the old .grad if that requires grad."""
+    grads = [(leaf, self.grad_of(leaf)) for leaf in self.leaves_of(root)] if how.get("create_graph") else []
+    old(root, *given, **how)
+    for leaf, grad in grads:
+        if grad is not None and self.requires_grad(grad):
+            self.overwrite_unseen(grad, self.detach(self.grad_of(leaf)))

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+from hooklaw import ErrorKind
 from hooklaw_backends.mutants.base import Hook, InGrad, Mutant, altering, calling, overriding
 from hooklaw_backends.mutants.shared import KnowsLastOutputs
 
@@ -111,3 +112,14 @@ def grad_of_the_last_edge(
 ) -> tuple[Any, ...]:
     """Of several gradient edges as outputs autograd.grad starts from the last alone."""
     return old(*_of_one(self, -1, outputs, inputs, grad_outputs), **how)
+
+
+@overriding("grad")
+def unused_edges_never_allowed(
+    self: Mutant, old: Hook, outputs: Any, inputs: Sequence[Any], *given: Any, **how: Any
+) -> tuple[Any, ...]:
+    """The gradient edge of an unused tensor as an input of autograd.grad is an error, also with allow_unused=True."""
+    found = old(outputs, inputs, *given, **how)
+    if any(grad is None and not self.is_tensor(given) for given, grad in zip(inputs, found, strict=True)):
+        raise self.errors.get(ErrorKind.UNUSED_INPUT, (RuntimeError,))[0]("the tensor of an edge is unused")
+    return found

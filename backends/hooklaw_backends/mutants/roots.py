@@ -150,6 +150,25 @@ def sum_of_gradients_has_no_history(self: Mutant, old: Hook, root: Any, *given: 
     _forget_history(self, before)
 
 
+@overriding("backward")
+def earlier_gradients_become_constants(self: Mutant, old: Hook, root: Any, *given: Any, **how: Any) -> None:
+    """A backward with create_graph=True adds to a detached copy of a .grad that requires grad."""
+    for leaf in list(self.leaves_of(root)) if how.get("create_graph") else []:
+        grad = self.grad_of(leaf)
+        if grad is not None and self.requires_grad(grad):
+            self.set_grad(leaf, self.detach(grad))
+    old(root, *given, **how)
+
+
+@overriding("backward_from_all")
+def leaves_among_several_roots_ignored(
+    self: Mutant, old: Hook, roots: Sequence[Any], gradients: Sequence[Any] | None = None
+) -> None:
+    """A backward from several tensors ignores leaves among them."""
+    kept = [nr for nr, root in enumerate(roots) if not (self.is_leaf(root) and self.requires_grad(root))]
+    old([roots[nr] for nr in kept], gradients and [gradients[nr] for nr in kept])
+
+
 def _forget_history(self: Mutant, leaves: Sequence[Any]) -> None:
     for leaf in leaves:
         if self.grad_of(leaf) is not None:

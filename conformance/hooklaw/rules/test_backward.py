@@ -392,6 +392,7 @@ def test_product_with_the_jacobian(backend: Backend, trace: Trace) -> None:
         "root-gradients-reversed",
         "root-behind-another-keeps-its-own-gradient",
         "roots-of-one-node-count-once",
+        "leaves-among-several-roots-ignored",
     ],
 )
 def test_several_roots(backend: Backend, trace: Trace) -> None:
@@ -414,6 +415,10 @@ def test_several_roots(backend: Backend, trace: Trace) -> None:
     trace.expect_value("x.grad from all outputs of a Node", [3.0, 30.0], backend.grad_of(x))
     backend.backward_from_all(backend.call(lambda x: (backend.sum(x * 2), backend.sum(x * 3)), x))
     trace.expect_value("x.grad from scalars without gradients too", [8.0, 35.0], backend.grad_of(x))
+    backend.set_grad(x, None)
+    tripled = backend.call(lambda x: x * 3, x)
+    backend.backward_from_all([x, tripled], [backend.tensor([1.0, 2.0]), backend.tensor([10.0, 20.0])])
+    trace.expect_value("x.grad from the leaf itself, too", [31.0, 62.0], backend.grad_of(x))
 
     for numbers in NUMBERS:
         first, second = tensors = [backend.tensor(numbers, requires_grad=True) for _ in range(2)]

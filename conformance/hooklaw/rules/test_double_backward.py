@@ -57,7 +57,12 @@ def test_differentiable(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[METHOD.sentence(17), BACKWARD.sentence(21)],
     needs=[Capability.BACKWARD_CREATE_GRAPH],
-    mutants=["backward-create-graph-ignored", "accumulated-gradient-has-no-history", "sum-of-gradients-has-no-history"],
+    mutants=[
+        "backward-create-graph-ignored",
+        "accumulated-gradient-has-no-history",
+        "sum-of-gradients-has-no-history",
+        "earlier-gradients-become-constants",
+    ],
 )
 def test_accumulated_gradient(backend: Backend, trace: Trace) -> None:
     """The gradient that a backward with create_graph=True accumulates can be differentiated."""
@@ -77,6 +82,15 @@ def test_accumulated_gradient(backend: Backend, trace: Trace) -> None:
         trace.expect_value(
             "requires grad, by default", expected=False, observed=backend.requires_grad(backend.grad_of(x))
         )
+
+    x = leaf(backend)
+    for _ in range(2):
+        with catch_warnings(action="ignore"):
+            backend.backward(backend.call(lambda x: backend.sum(x * x * x), x), create_graph=True)
+    first = backend.grad_of(x)
+    backend.set_grad(x, None)
+    backend.backward(backend.sum(first))
+    trace.expect_value("second derivative of two passes", [12.0, 24.0], backend.grad_of(x))
 
     x = leaf(backend)
     backend.backward(backend.call(lambda x: backend.sum(x * x), x), create_graph=False)

@@ -176,7 +176,11 @@ def test_autograd_grad_that_materializes(backend: Backend, trace: Trace) -> None
     level=Level.MUST,
     sources=[LAYOUTS.sentence(6)],
     needs=[Capability.RETAIN_GRAPH],
-    mutants=["gradient-replaced-when-accumulated", "gradient-replaced-in-the-third-pass"],
+    mutants=[
+        "gradient-replaced-when-accumulated",
+        "gradient-replaced-in-the-third-pass",
+        "gradient-that-was-set-is-replaced",
+    ],
 )
 def test_held_gradient_changes(backend: Backend, trace: Trace) -> None:
     """A kept reference to .grad shows what every later backward without create_graph adds, since it adds in place."""
@@ -188,6 +192,13 @@ def test_held_gradient_changes(backend: Backend, trace: Trace) -> None:
         backend.backward(loss, retain_graph=True)
 
         trace.expect_value("the .grad held since the first pass", expected, held)
+
+    backend.set_grad(x, backend.tensor([10.0, 20.0]))
+    held = backend.grad_of(x)
+    for expected in ([12.0, 22.0], [14.0, 24.0]):
+        backend.backward(loss, retain_graph=True)
+
+        trace.expect_value("the .grad held since it was set", expected, held)
 
 
 def uses(backend: Backend) -> list[Callable[[Any], Any]]:
@@ -294,16 +305,17 @@ def test_in_place(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[LAYOUTS.sentence(7)],
     needs=[Capability.BACKWARD_CREATE_GRAPH],
-    mutants=["backward-create-graph-ignored"],
+    mutants=["backward-create-graph-ignored", "backward-create-graph-changes-a-gradient-that-requires-grad"],
 )
 def test_create_graph_replaces(backend: Backend, trace: Trace) -> None:
     """A backward with create_graph puts the sum into a new .grad and does not change the old .grad tensor."""
     x = backend.tensor([1.0, 2.0], requires_grad=True)
     backend.backward(backend.call(lambda x: backend.sum(x * 2), x))
-    held = backend.grad_of(x)
-    with catch_warnings(action="ignore"):  # torch warns of the cycle of create_graph
-        backend.backward(backend.call(lambda x: backend.sum(x * x), x), create_graph=True)
+    for before, after in (([2.0, 2.0], [4.0, 6.0]), ([4.0, 6.0], [6.0, 10.0])):
+        held = backend.grad_of(x)
+        with catch_warnings(action="ignore"):  # torch warns of the cycle of create_graph
+            backend.backward(backend.call(lambda x: backend.sum(x * x), x), create_graph=True)
 
-    trace.expect_value("the .grad held since the first pass", [2.0, 2.0], held)
-    trace.expect_value("x.grad", [4.0, 6.0], backend.grad_of(x))
+        trace.expect_value("the .grad held since the pass before", before, held)
+        trace.expect_value("x.grad", after, backend.grad_of(x))
     backend.set_grad(x, None)

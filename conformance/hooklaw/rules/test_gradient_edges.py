@@ -19,6 +19,7 @@ NEEDS = [Capability.AUTOGRAD_GRAD, Capability.GRADIENT_EDGES]
         "gradient-edge-of-the-first-output",
         "autograd-grad-of-edges-accumulates",
         "gradient-edges-among-inputs-are-those-of-last-outputs",
+        "unused-edges-never-allowed",
     ],
 )
 def test_same_gradient(backend: Backend, trace: Trace) -> None:
@@ -36,6 +37,12 @@ def test_same_gradient(backend: Backend, trace: Trace) -> None:
     trace.expect_value("of tensors", [[5.0], [6.0, 10.0], [3.0]], backend.grad(loss, tensors, retain_graph=True))
     trace.expect_value("of edges", [[5.0], [6.0, 10.0], [3.0]], backend.grad(loss, edges))
     trace.expect_value("x.grad", None, backend.grad_of(x))
+
+    unused = backend.tensor([1.0, 2.0], requires_grad=True)
+    for of in (lambda tensor: tensor, backend.get_gradient_edge):
+        loss = backend.call(lambda x: backend.sum(x * 3), x)
+        grads = backend.grad(loss, [of(unused), of(x)], allow_unused=True)
+        trace.expect_value("of an unused tensor, or its edge", [None, [3.0, 3.0]], grads)
 
 
 @rule(
