@@ -123,3 +123,24 @@ def unused_edges_never_allowed(
     if any(grad is None and not self.is_tensor(given) for given, grad in zip(inputs, found, strict=True)):
         raise self.errors.get(ErrorKind.UNUSED_INPUT, (RuntimeError,))[0]("the tensor of an edge is unused")
     return found
+
+
+@overriding("grad")
+def unused_edges_allowed(
+    self: Mutant, old: Hook, outputs: Any, inputs: Sequence[Any], *given: Any, **how: Any
+) -> tuple[Any, ...]:
+    """The gradient edge of an unused tensor among the inputs of autograd.grad is no error without allow_unused."""
+    if not how.get("materialize_grads") and not all(map(self.is_tensor, inputs)):
+        how["allow_unused"] = True
+    return old(outputs, inputs, *given, **how)
+
+
+@overriding("grad")
+def unused_edges_after_a_tensor_allowed(
+    self: Mutant, old: Hook, outputs: Any, inputs: Sequence[Any], *given: Any, **how: Any
+) -> tuple[Any, ...]:
+    """The gradient edge of an unused tensor is no error without allow_unused, if a tensor is the first input."""
+    is_after = self.is_tensor(inputs[0]) and not all(map(self.is_tensor, inputs))
+    if is_after and not how.get("materialize_grads"):
+        how["allow_unused"] = True
+    return old(outputs, inputs, *given, **how)

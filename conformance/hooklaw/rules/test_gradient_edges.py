@@ -280,6 +280,28 @@ def test_materialize(backend: Backend, trace: Trace) -> None:
 
 
 @rule(
+    "gradient-edge.unused-error",
+    level=Level.MUST,
+    sources=[docstring("torch.autograd.grad").sentence(8, 20, 21, 32)],
+    needs=[*NEEDS, Capability.MISUSE_ERRORS],
+    mutants=["unused-edges-allowed", "unused-edges-after-a-tensor-allowed"],
+)
+def test_unused_edge(backend: Backend, trace: Trace) -> None:
+    """By default and with allow_unused=False, the gradient edge of an unused tensor is an error in autograd.grad.
+
+    An edge is an input like a tensor. The default is the value of materialize_grads, which is False by default.
+    """
+    x, unused = (backend.tensor([1.0, 2.0], requires_grad=True) for _ in range(2))
+    result = backend.call(lambda x: x * 3, unused)
+    for edge in (backend.get_gradient_edge(unused), backend.get_gradient_edge(result)):
+        for inputs in ([edge], [x, edge], [edge, x]):
+            for how in ({}, {"allow_unused": False}):
+                loss = backend.call(lambda x: backend.sum(x * x), x)
+                with trace.raises(ErrorKind.UNUSED_INPUT):
+                    backend.grad(loss, inputs, **how)
+
+
+@rule(
     "gradient-edge.backward-inputs.others",
     level=Level.SHOULD,
     basis=Basis.OBSERVED,
