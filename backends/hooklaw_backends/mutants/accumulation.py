@@ -3,6 +3,7 @@
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from functools import wraps
+from math import prod
 from typing import Any
 
 from hooklaw_backends.mutants.base import Hook, Mutant, fresh, overriding
@@ -395,3 +396,19 @@ def backward_create_graph_changes_a_gradient_that_requires_grad(
     for leaf, grad in grads:
         if grad is not None and self.requires_grad(grad):
             self.overwrite_unseen(grad, self.detach(self.grad_of(leaf)))
+
+
+@overriding("backward")
+def gaps_of_a_gradient_closed_up(self: Mutant, old: Hook, root: Any, *given: Any, **how: Any) -> None:
+    """A backward makes a .grad contiguous whose memory has gaps."""
+    old(root, *given, **how)
+    for leaf in list(self.leaves_of(root)):
+        grad = self.grad_of(leaf)
+        if grad is not None and sorted(self.stride(grad)) != _dense(self.shape(grad), self.stride(grad)):
+            self.set_grad(leaf, self.contiguous(self.detach(grad)))
+
+
+def _dense(shape: Sequence[int], strides: Sequence[int]) -> list[int]:
+    """Return the strides in rising order that a tensor of this shape has if its memory has no gaps."""
+    sizes = [size for _, size in sorted(zip(strides, shape, strict=True))]
+    return [prod(sizes[:nr]) for nr in range(len(sizes))]

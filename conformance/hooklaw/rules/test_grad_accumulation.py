@@ -279,17 +279,19 @@ def test_contiguous_otherwise(backend: Backend, trace: Trace) -> None:
     "grad-accum.layout.inplace",
     level=Level.MUST,
     sources=[LAYOUTS.sentence(6), page("autograd", "manual-gradient-layouts").sentence(2)],
-    needs=[Capability.VIEWS, Capability.STRIDES],
-    mutants=["gradient-laid-out-anew", "later-gradient-of-a-view-lays-grad-out"],
+    needs=[Capability.VIEWS, Capability.STRIDES, Capability.MULTI_OUTPUT],
+    mutants=["gradient-laid-out-anew", "later-gradient-of-a-view-lays-grad-out", "gaps-of-a-gradient-closed-up"],
     except_under={"strided": "the rule names the strides of the leaf"},
 )
 def test_in_place(backend: Backend, trace: Trace) -> None:
     """Backward keeps the strides of an existing .grad, so a layout that the user gave it survives."""
     for use in uses(backend):
         columns, ones = (backend.transpose(backend.tensor([[1.0, 1.0]] * 3), 0, 1) for _ in range(2))
-        rows = backend.tensor([[1.0] * 3] * 2, requires_grad=True)
+        rows, other_rows = (backend.tensor([[1.0] * 3] * 2, requires_grad=True) for _ in range(2))
+        with_gaps, _ = backend.split(backend.transpose(backend.tensor([[1.0] * 4] * 3), 0, 1), 2)
         for x, mine, strides in (
             (rows, ones, (1, 2)),
+            (other_rows, with_gaps, (1, 4)),
             (backend.requires_grad_(columns), backend.tensor([[1.0] * 3] * 2), (3, 1)),
         ):
             backend.set_grad(x, mine)
