@@ -3,11 +3,12 @@
 import math
 import weakref
 from collections.abc import Sequence
-from functools import wraps
+from functools import partial, wraps
 from typing import Any
 
 from hooklaw.backend.protocol import Capability
-from hooklaw_backends.mutants.base import Hook, Mutant, fresh, overriding, with_options
+from hooklaw_backends.mutants import verbs
+from hooklaw_backends.mutants.base import Hook, Mutant, calling, fresh, overriding, with_options
 
 Inputs = Sequence[Any] | None
 
@@ -112,6 +113,44 @@ def hooks_of_unused_intermediates_run(self: Mutant, tensor: Any) -> None:
         hook(self.zeros_like(tensor))
 
 
+class NodeHooksOfUnusedInputsRun(Mutant):
+    """autograd.grad runs the pre-hooks of the Node of an unused input on zeros."""
+
+    _mark = "pre-hooks"
+
+    def node_register_prehook(self, node: Any, hook: Hook) -> Any:
+        self.node_metadata(node).setdefault(self._mark, []).append(weakref.ref(hook))
+        return super().node_register_prehook(node, hook)
+
+    def grad(self, outputs: Any, inputs: Sequence[Any], grad_outputs: Any = None, **how: Any) -> tuple[Any, ...]:
+        found = super().grad(outputs, inputs, grad_outputs, **how)
+        for tensor in (tensor for tensor, grad in zip(inputs, found, strict=True) if grad is None):
+            self._run(tensor)
+        return found
+
+    def _run(self, tensor: Any) -> None:
+        for alive in self.node_metadata(self.gradient_edge(tensor)[0]).get(self._mark, []):
+            alive()((self.zeros_like(tensor),))
+
+
+class PostAccumulateHooksOfUnusedInputsRun(Mutant):
+    """autograd.grad runs the post-accumulate-grad hooks of an unused input."""
+
+    _hooks = fresh(list[tuple[weakref.ref[Any], weakref.ref[Any]]])
+
+    def register_post_accumulate_grad_hook(self, tensor: Any, hook: Hook) -> Any:
+        self._hooks.append((weakref.ref(tensor), weakref.ref(hook)))
+        return super().register_post_accumulate_grad_hook(tensor, hook)
+
+    def grad(self, outputs: Any, inputs: Sequence[Any], grad_outputs: Any = None, **how: Any) -> tuple[Any, ...]:
+        found = super().grad(outputs, inputs, grad_outputs, **how)
+        unused = [tensor for tensor, grad in zip(inputs, found, strict=True) if grad is None]
+        for tensor, hook in [(tensor(), hook()) for tensor, hook in self._hooks]:
+            if hook is not None and any(tensor is each for each in unused):
+                hook(tensor)
+        return found
+
+
 @with_options("grad", allow_unused=False, needs=(Capability.MISUSE_ERRORS,))
 def unused_inputs_never_allowed() -> None:
     """An unused input of autograd.grad is an error even with allow_unused=True."""
@@ -134,6 +173,51 @@ def backward_inside_a_hook_refused(self: Mutant, old: Hook, *given: Any, **how: 
         return old(*given, **how)
     finally:
         self.kept.clear()
+
+
+class _InsideHooks(Mutant):
+    """A mutant whose backward is refused while some hooks run."""
+
+    running = 0
+
+    def backward(self, root: Any, gradient: Any = None, **how: Any) -> None:
+        if self.running:
+            raise RuntimeError("a backward was run inside a hook")
+        super().backward(root, gradient, **how)
+
+    def noting(self, hook: Hook, *given: Any) -> Any:
+        """Call a hook, and know that it runs."""
+        self.running += 1
+        try:
+            return hook(*given)
+        finally:
+            self.running -= 1
+
+
+@calling("register_post_accumulate_grad_hook", base=_InsideHooks)
+def backward_inside_post_accumulate_hooks_refused(self: _InsideHooks, hook: Hook, *given: Any) -> Any:
+    """A backward inside a post-accumulate-grad hook is an error."""
+    return self.noting(hook, *given)
+
+
+@calling(*verbs.NODE, base=_InsideHooks)
+def backward_inside_node_hooks_refused(self: _InsideHooks, hook: Hook, *given: Any) -> Any:
+    """A backward inside a Node hook is an error."""
+    return self.noting(hook, *given)
+
+
+@calling(*verbs.MODULE_BACKWARD, base=_InsideHooks)
+def backward_inside_module_hooks_refused(self: _InsideHooks, hook: Hook, *given: Any) -> Any:
+    """A backward inside a backward hook of a module, or of all modules, is an error."""
+    return self.noting(hook, *given)
+
+
+@overriding("register_multi_grad_hook", base=_InsideHooks)
+def backward_inside_multi_grad_hooks_refused(
+    self: _InsideHooks, old: Hook, tensors: Sequence[Any], hook: Hook, **how: Any
+) -> Any:
+    """A backward inside a multi-grad hook is an error."""
+    return old(tensors, partial(self.noting, hook), **how)
 
 
 class BackwardInsideAHookEndsTheOneAroundIt(Mutant):
@@ -195,6 +279,15 @@ def unused_intermediates_always_allowed(
     if any(self.is_tensor(tensor) and not self.is_leaf(tensor) for tensor in inputs):
         how = {**how, "allow_unused": how.get("allow_unused") or not how.get("materialize_grads") or None}
     return old(outputs, inputs, *given, **how)
+
+
+@overriding("grad")
+def gradients_of_a_retained_graph_require_grad(self: Mutant, old: Hook, *given: Any, **how: Any) -> Any:
+    """What autograd.grad returns requires grad with retain_graph=True alone, too."""
+    found = old(*given, **how)
+    if not how.get("retain_graph") or how.get("create_graph") or how.get("is_grads_batched"):
+        return found
+    return tuple(grad if grad is None else self.requires_grad_(self.clone(self.detach(grad))) for grad in found)
 
 
 @overriding("grad")

@@ -168,6 +168,35 @@ def test_hooks_of_an_unused_input(backend: Backend, trace: Trace) -> None:
 
 
 @rule(
+    "grad.hooks.unused-input.nodes",
+    level=Level.MUST,
+    sources=[
+        docstring("torch.autograd.graph.Node.register_prehook").sentence(2),
+        docstring("torch.autograd.graph.Node.register_hook").sentence(2),
+        docstring("torch.Tensor.register_post_accumulate_grad_hook").sentence(2),
+    ],
+    needs=[Capability.AUTOGRAD_GRAD, Capability.NODES, Capability.NODE_HOOKS, Capability.POST_ACCUMULATE],
+    mutants=["node-hooks-of-unused-inputs-run", "post-accumulate-hooks-of-unused-inputs-run"],
+)
+def test_node_hooks_of_an_unused_input(backend: Backend, trace: Trace) -> None:
+    """Node and post-accumulate-grad hooks of an input that the outputs do not depend on do not run in autograd.grad.
+
+    They are called when a gradient is computed or accumulated, and for an unused input none is.
+    """
+    x, unused = leaf(backend), leaf(backend)
+    intermediate = backend.call(lambda unused: unused * 3, unused)
+    backend.register_post_accumulate_grad_hook(unused, trace.saw("post-accumulate hook"))
+    nodes = [backend.accumulate_grad(unused), backend.grad_fn(intermediate)]
+    for node in nodes:
+        backend.node_register_prehook(node, trace.saw("pre-hook"))
+        backend.node_register_hook(node, trace.saw("post-hook"))
+
+    backend.grad(backend.call(lambda x: backend.sum(x * 2), x), [x, unused, intermediate], allow_unused=True)
+
+    trace.expect()
+
+
+@rule(
     "grad.hooks.unused-input.materialized",
     level=Level.SHOULD,
     basis=Basis.OBSERVED,

@@ -19,13 +19,14 @@ def leaf(backend: Backend) -> Any:
     "create-graph.enables-double",
     level=Level.MUST,
     sources=[GRAD.sentence(18), METHOD.sentence(17)],
-    needs=[Capability.AUTOGRAD_GRAD, Capability.CREATE_GRAPH],
+    needs=[Capability.AUTOGRAD_GRAD, Capability.CREATE_GRAPH, Capability.RETAIN_GRAPH],
     mutants=[
         "create-graph-ignored",
         "grad-create-graph-set-always",
         "later-gradients-are-constants",
         "third-derivatives-missing",
         "grad-create-graph-set-by-its-default",
+        "gradients-of-a-retained-graph-require-grad",
     ],
 )
 def test_differentiable(backend: Backend, trace: Trace) -> None:
@@ -38,6 +39,8 @@ def test_differentiable(backend: Backend, trace: Trace) -> None:
 
     expect_plain()
     expect_plain(create_graph=False)
+    expect_plain(retain_graph=True)
+    expect_plain(create_graph=False, retain_graph=True)
     w = backend.tensor([3.0, 5.0], requires_grad=True)
     loss = backend.call(lambda w, x: backend.sum(w * 7 + x * x * x), w, x)
     _, first = backend.grad(loss, [w, x], create_graph=True)

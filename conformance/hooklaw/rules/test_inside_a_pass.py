@@ -13,6 +13,8 @@ from hooklaw.rules.hooks import (
     POST_ACCUMULATE,
     TENSOR,
     Kind,
+    hooked,
+    leaf,
 )
 from hooklaw.rules.passes import (
     INNER,
@@ -28,12 +30,64 @@ from hooklaw.rules.passes import (
 
 DURING_BACKWARD = docstring("torch.Tensor.register_post_accumulate_grad_hook").sentence(10)
 REACHES = observed("the error of a hook in an inner pass reaches the caller of the outer one")
+KINDS = (
+    TENSOR,
+    POST_ACCUMULATE,
+    NODE_PRE,
+    NODE,
+    MULTI_GRAD,
+    MULTI_GRAD_ANY,
+    BACKWARD_PRE,
+    BACKWARD,
+    GLOBAL_BACKWARD_PRE,
+    GLOBAL_BACKWARD,
+)
 
 
 def runs_inside(backend: Backend, trace: Trace, kind: Kind, runs: dict[str, Run]) -> None:
     """Expect a hook to run once in each of these inner passes, with grad mode off."""
     runs_in(backend, trace, kind, runs, times=THRICE)
     modes_in(backend, trace, kind, runs)
+
+
+@rule(
+    "reentrant.backward-in-hook.every-kind",
+    level=Level.SHOULD,
+    basis=Basis.OBSERVED,
+    sources=[observed("a hook of any kind can run a backward of its own")],
+    needs=[
+        Capability.TENSOR_HOOKS,
+        Capability.POST_ACCUMULATE,
+        Capability.NODES,
+        Capability.NODE_HOOKS,
+        Capability.MULTI_GRAD,
+        Capability.MODULES,
+        Capability.MODULE_BACKWARD_HOOKS,
+        Capability.MODULE_BACKWARD_PRE_HOOKS,
+        Capability.GLOBAL_MODULE_HOOKS,
+    ],
+    mutants=[
+        "backward-inside-post-accumulate-hooks-refused",
+        "backward-inside-node-hooks-refused",
+        "backward-inside-multi-grad-hooks-refused",
+        "backward-inside-module-hooks-refused",
+    ],
+)
+def test_backward_in_every_hook(backend: Backend, trace: Trace) -> None:
+    """A hook of any kind can run a backward through another graph, which is complete when that call returns."""
+
+    def run(*_: object) -> None:
+        other, inner = others.pop()
+        backend.backward(inner)
+        trace.log("inner", backend.grad_of(other))
+
+    for kind in KINDS:
+        other = leaf(backend)
+        others = [(other, backend.call(lambda x: backend.sum(x * 7), other))]
+        with hooked(backend, kind, run) as (root, x):
+            backend.backward(root)
+        trace.expect(("inner", [7.0, 7.0]))
+        trace.expect_value("x.grad", [6.0, 6.0], backend.grad_of(x))
 
 
 @rule(
