@@ -51,6 +51,13 @@ def root_hook_sees_ones(self: InBackward, tensor: Any, hook: Hook) -> Hook:
     return lambda grad: hook(grad * 0 + 1 if self.root is tensor else grad)
 
 
+@altering("register_hook", base=InBackward)
+def hook_of_a_scalar_root_sees_one(self: InBackward, tensor: Any, hook: Hook) -> Hook:
+    """The hooks of a backward's root get 1 instead of the given gradient if the root has no dimensions."""
+    alive, is_scalar = weakref.ref(tensor), not self.shape(tensor)
+    return lambda grad: hook(grad * 0 + 1 if is_scalar and self.root is alive() else grad)
+
+
 @altering("register_hook", base=CallsTheRest)
 def tensor_hooks_of_the_whole_graph_fire(self: CallsTheRest, tensor: Any, hook: Hook) -> Hook:
     """A tensor hook that did not run is called with zeros after the backward."""
@@ -67,6 +74,15 @@ def hooks_of_grad_inputs_skipped(self: InGrad, tensor: Any, hook: Hook) -> Hook:
 def hooks_of_later_grad_inputs_skipped(self: InGrad, tensor: Any, hook: Hook) -> Hook:
     """The hooks of the inputs of autograd.grad do not run, except those of the first input."""
     return lambda grad: None if any(tensor is asked for asked in self.inputs[1:]) else hook(grad)
+
+
+@altering("register_hook", base=InGrad)
+def later_hooks_of_a_non_leaf_grad_input_skipped(self: InGrad, tensor: Any, hook: Hook) -> Hook:
+    """Of several hooks on a non-leaf that is an input of autograd.grad only the first runs."""
+    alive = weakref.ref(tensor)
+    is_skipped = not self.is_leaf(tensor) and any(hooked() is tensor for hooked in self.kept)
+    self.kept.append(alive)
+    return lambda grad: None if is_skipped and self.asks_for(alive()) else hook(grad)
 
 
 @altering("register_hook", base=InGrad)

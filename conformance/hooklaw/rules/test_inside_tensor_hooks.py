@@ -130,7 +130,12 @@ def test_create_graph_in_no_grad(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[observed("the exception arrives with its own type, nothing upstream is touched")],
     needs=[Capability.TENSOR_HOOKS],
-    mutants=["tensor-hook-swallowed", "hook-exception-wrapped", "hook-exception-without-its-message"],
+    mutants=[
+        "tensor-hook-swallowed",
+        "hook-exception-wrapped",
+        "hook-exception-without-its-message",
+        "pass-goes-on-after-an-error",
+    ],
 )
 def test_exception(backend: Backend, trace: Trace) -> None:
     """An exception in a tensor hook ends the backward and reaches its caller; nothing upstream is accumulated."""
@@ -148,6 +153,19 @@ def test_exception(backend: Backend, trace: Trace) -> None:
             backend.backward(loss)
         trace.expect_value("x.grad", None, backend.grad_of(x))
         handle.remove()
+
+    def forward(a, b):
+        branches = a * 2, b * 3
+        for branch in branches:
+            backend.register_hook(branch, trace.saw("whichever is first", hook))
+        return backend.sum(branches[0] + branches[1])
+
+    leaves = [backend.tensor([1.0, 2.0], requires_grad=True) for _ in range(2)]
+    loss = backend.call(forward, *leaves)
+    with trace.raises_type(UserError, "from the hook"):
+        backend.backward(loss)
+    trace.expect("whichever is first")
+    trace.expect_value("gradients of the leaves", [None, None], [backend.grad_of(leaf) for leaf in leaves])
 
 
 @rule(

@@ -130,7 +130,11 @@ def test_argument(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[REGISTER_HOOK.sentence(2, 3)],
     needs=[Capability.TENSOR_HOOKS, Capability.BROADCASTING],
-    mutants=["gradients-fit-after-the-hooks", "gradients-of-non-leaves-fit-after-the-hooks"],
+    mutants=[
+        "gradients-fit-after-the-hooks",
+        "gradients-of-non-leaves-fit-after-the-hooks",
+        "gradients-of-single-values-fit-after-the-hooks",
+    ],
 )
 def test_argument_of_a_broadcast_tensor(backend: Backend, trace: Trace) -> None:
     """The hook of a tensor that an operation broadcasts gets the gradient in the tensor's own shape.
@@ -154,6 +158,15 @@ def test_argument_of_a_broadcast_tensor(backend: Backend, trace: Trace) -> None:
     trace.expect_value("gradient of y", [[5.0, 7.0, 9.0]], trace.values("y"))
     trace.expect_value("gradient of x", [[10.0, 14.0, 18.0]], trace.values("x"))
     trace.expect_value("gradient of column", [[[3.0], [3.0]]], trace.values("column"))
+
+    for number, gradients in ((2.0, [21.0, 42.0]), ([2.0], [[21.0], [42.0]])):
+        single = backend.tensor(number, requires_grad=True)
+        doubled = backend.call(lambda single: single * 2, single)
+        for each in (single, doubled):
+            backend.register_hook(each, trace.saw("single"))
+        backend.backward(backend.call(lambda doubled: backend.sum(doubled * table), doubled))
+
+        trace.expect_value(f"gradients of {number}", gradients, trace.values("single")[-2:])
 
 
 @rule(
@@ -219,7 +232,7 @@ def test_root(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[REGISTER_HOOK.sentence(2), docstring("torch.Tensor.backward").sentence(11)],
     needs=[Capability.TENSOR_HOOKS, Capability.SEED_GRADIENT],
-    mutants=["root-hook-skipped", "root-hook-sees-ones"],
+    mutants=["root-hook-skipped", "root-hook-sees-ones", "hook-of-a-scalar-root-sees-one"],
 )
 def test_root_given_gradient(backend: Backend, trace: Trace) -> None:
     """A hook on the root of a backward, even if the root is a leaf, fires with the gradient passed to backward."""
@@ -238,6 +251,13 @@ def test_root_given_gradient(backend: Backend, trace: Trace) -> None:
     backend.backward(x, backend.tensor([5.0, 6.0]))
 
     trace.expect(("leaf", [5.0, 6.0]))
+
+    scalar = backend.tensor(1.0, requires_grad=True)
+    backend.register_hook(scalar, trace.saw("scalar leaf"))
+    backend.backward(backend.call(forward, scalar), backend.tensor(3.0))
+    trace.expect(("root", 3.0), ("scalar leaf", 6.0))
+    backend.backward(scalar, backend.tensor(5.0))
+    trace.expect(("scalar leaf", 5.0))
 
 
 @rule(
@@ -355,7 +375,11 @@ def test_only_when_needed_in_backward(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[FIRED.sentence(2, 3)],
     needs=[Capability.TENSOR_HOOKS, Capability.AUTOGRAD_GRAD],
-    mutants=["hooks-of-grad-inputs-skipped", "hooks-of-later-grad-inputs-skipped"],
+    mutants=[
+        "hooks-of-grad-inputs-skipped",
+        "hooks-of-later-grad-inputs-skipped",
+        "later-hooks-of-a-non-leaf-grad-input-skipped",
+    ],
 )
 def test_grad_inputs(backend: Backend, trace: Trace) -> None:
     """The hooks of a non-leaf that is an input of `grad` run, whether or not its grad_fn is executed.
@@ -365,11 +389,12 @@ def test_grad_inputs(backend: Backend, trace: Trace) -> None:
     x = backend.tensor([1.0, 2.0], requires_grad=True)
     for places in ("y", "yx", "xy"):
         y = backend.call(lambda x: x * 2, x)
-        backend.register_hook(y, trace.saw("hook"))
+        for _ in range(3):
+            backend.register_hook(y, trace.saw("hook"))
         loss = backend.call(lambda y: backend.sum(y * 3), y)
         backend.grad(loss, [{"x": x, "y": y}[place] for place in places])
 
-        trace.expect(("hook", [3.0, 3.0]))
+        trace.expect(*[("hook", [3.0, 3.0])] * 3)
 
 
 @rule(

@@ -3,7 +3,7 @@
 # ruff: noqa: SLF001 - these mutants replace private steps of a pass
 
 import heapq
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from math import isinf
 from typing import Any
 
@@ -301,3 +301,39 @@ class GradientsOfNonLeavesFitAfterTheHooks(_FitsLate):
 
     def is_late(self, edge: Any) -> bool:
         return super().is_late(edge) and not isinstance(edge.node, AccumulateGrad)
+
+
+class PassGoesOnAfterAnError(Inside):
+    """A pass that fails executes the other Nodes that are ready before it raises the error."""
+
+    @instead_of(engine.Pass, "_around")
+    def around(self, old: Hook, this: Any, node: Any, grads: Any) -> Any:
+        try:
+            return old(this, node, grads)
+        except Exception:
+            while this._ready:
+                self.executed(this, this._next())
+            raise
+
+    def executed(self, this: Any, node: Any) -> None:
+        """Execute a Node after an error."""
+        with suppress(Exception):
+            this._send(node, this._around(node, tuple(this._arrived.pop(node))))
+
+
+class GradientsOfSingleValuesFitAfterTheHooks(Inside):
+    """The hooks of a tensor of a single value that an operation broadcast get the gradient in the larger shape."""
+
+    @instead_of(engine, "_fitting")
+    def fitting(self, old: Hook, node: Any, results: Any) -> Any:
+        after = list(old(node, results))
+        for nr, edge in enumerate(node.next_edges):
+            shape, dtype = edge.node.outputs[edge.nr] if edge else ((), "")
+            if edge and results[nr] is not None and set(shape) <= {1}:
+                after[nr] = ops.cast(results[nr], dtype)
+        return tuple(after)
+
+    @instead_of(engine, "_tensor_hooks")
+    def tensor_hooks(self, old: Hook, node: Any, grads: Any) -> Any:
+        after = old(node, grads)
+        return tuple(grad and ops.sum_to(grad, node.outputs[nr][0]) for nr, grad in enumerate(after))
