@@ -1,6 +1,7 @@
 """Mutants whose Nodes are wrong, or whose Node hooks are."""
 
 import weakref
+from contextlib import suppress
 from itertools import chain, repeat
 from types import SimpleNamespace
 from typing import Any
@@ -20,6 +21,12 @@ def next_functions_empty(*_: Any) -> list[Any]:
 def next_functions_are_the_first(self: Mutant, old: Hook, node: Any) -> list[Any]:
     """A Node's next_functions has its first edge alone."""
     return old(node)[:1]
+
+
+@overriding("node_name")
+def nodes_of_one_input_have_no_name(self: Mutant, old: Hook, node: Any) -> str:
+    """The name of a Node of a single input is empty."""
+    return old(node) if len(self.node_next(node)) > 1 else ""
 
 
 @overriding("grad_fn")
@@ -132,6 +139,14 @@ def node_post_hook_sees_the_raw_gradient(self: _PostHooksSeeNoted, old: Hook, no
 
 
 @overriding("node_register_prehook", base=_PostHooksSeeNoted)
+def node_post_hook_of_a_leaf_sees_the_raw_gradient(self: _PostHooksSeeNoted, old: Hook, node: Any, hook: Hook) -> Any:
+    """A post-hook of an AccumulateGrad Node gets grad_outputs from before the Node's pre-hooks."""
+    if self.leaf_of(node) is None:
+        return old(node, hook)
+    return old(node, lambda grads: (self.noted.setdefault(node, grads), hook(grads))[1])
+
+
+@overriding("node_register_prehook", base=_PostHooksSeeNoted)
 def node_post_hook_sees_what_the_first_pre_hook_returned(
     self: _PostHooksSeeNoted, old: Hook, node: Any, hook: Hook
 ) -> Any:
@@ -204,6 +219,15 @@ def late_node_post_hook_waits_for_the_next_pass(self: InBackward, old: Hook, nod
     return old(node, hook) if self.root is None else Handle()
 
 
+@overriding("node_register_hook", base=InBackward)
+def late_node_post_hook_waits_if_there_are_others(self: InBackward, old: Hook, node: Any, hook: Hook) -> Any:
+    """A Node post-hook registered during a backward is lost if the Node has a post-hook."""
+    data = self.node_metadata(node)
+    has_another = data.setdefault("has a post-hook", False)
+    data["has a post-hook"] = True
+    return Handle() if has_another and self.root is not None else old(node, hook)
+
+
 @altering("node_register_hook")
 def accumulate_grad_passes_the_sum_on(self: Mutant, node: Any, hook: Hook) -> Hook:
     """A post-hook on an AccumulateGrad Node gets the sum in .grad instead of this backward's gradient."""
@@ -268,6 +292,16 @@ class NodePreHookSeesTheRawGradient(_KnowsRawGradients):
         return super().node_register_prehook(node, lambda grads: hook(self._raw.get(node, grads)))
 
 
+class NodePostHookOfALeafSeesTheGradientBeforeTensorHooks(_KnowsRawGradients):
+    """A post-hook of an AccumulateGrad Node gets grad_outputs from before the tensor hooks of the leaf."""
+
+    def node_of(self, tensor: Any) -> Any:
+        return self.accumulate_grad(tensor) if self.is_leaf(tensor) and self.requires_grad(tensor) else None
+
+    def node_register_hook(self, node: Any, hook: Hook) -> Any:
+        return super().node_register_hook(node, lambda grads, outputs: hook(grads, self._raw.get(node, outputs)))
+
+
 class NodePostHookSeesTheGradientBeforeTensorHooks(_KnowsRawGradients):
     """A Node post-hook gets grad_outputs from before the tensor hooks."""
 
@@ -294,6 +328,37 @@ def node_hook_bare_tensor_accepted(self: Mutant, hook: Hook, *grads: Any) -> Any
     """A Node hook may return a bare tensor instead of a tuple."""
     result = hook(*grads)
     return (result,) if self.is_tensor(result) else result
+
+
+def _for_each(mutant: Mutant, result: Any, grads: Any) -> Any:
+    """Return a tensor once for each of several gradients, and any other result as it is."""
+    return (result,) * len(grads) if mutant.is_tensor(result) and len(grads) > 1 else result
+
+
+@calling("node_register_hook")
+def node_post_hook_bare_tensor_for_several_accepted(self: Mutant, hook: Hook, grads: Any, outputs: Any) -> Any:
+    """A tensor that a Node post-hook returns instead of a tuple replaces each of several gradients."""
+    return _for_each(self, hook(grads, outputs), grads)
+
+
+@altering("node_register_hook")
+def node_hook_return_of_a_leaf_unchecked(self: Mutant, node: Any, hook: Hook) -> Hook:
+    """What a post-hook of an AccumulateGrad Node returns is ignored, whatever it is."""
+    return hook if self.leaf_of(node) is None else without_result(hook)
+
+
+def _without_errors(hook: Hook) -> Hook:
+    def run(*grads: Any) -> Any:
+        with suppress(Exception):
+            return hook(*grads)
+
+    return run
+
+
+@altering(*verbs.NODE)
+def node_hook_of_a_leaf_swallowed(self: Mutant, node: Any, hook: Hook) -> Hook:
+    """An exception in a pre-hook or post-hook of an AccumulateGrad Node is ignored."""
+    return hook if self.leaf_of(node) is None else _without_errors(hook)
 
 
 @overriding("is_node")

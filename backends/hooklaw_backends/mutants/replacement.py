@@ -191,6 +191,12 @@ def hook_exception_without_its_message(self: Mutant, hook: Hook, *given: Any) ->
     return emptied(hook, *given)
 
 
+@calling(*verbs.IN_BACKWARD)
+def hook_exception_remade(self: Mutant, hook: Hook, *given: Any) -> Any:
+    """An exception in a hook that runs during backward becomes a new one of its type and message."""
+    return remade(hook, *given)
+
+
 @pairs("saved_tensors_hooks")
 def pair_exception_wrapped(self: Mutant, pack: Hook, unpack: Hook) -> Pair:
     """An exception in pack or unpack becomes a RuntimeError."""

@@ -22,7 +22,12 @@ NODE_HOOKS = [Capability.NODES, Capability.NODE_HOOKS]
         notes("autograd", "how-autograd-encodes-the-history").sentence(2, 5),
     ],
     needs=[Capability.NODES],
-    mutants=["next-functions-empty", "next-functions-lead-to-the-leaves", "next-functions-are-the-first"],
+    mutants=[
+        "next-functions-empty",
+        "next-functions-lead-to-the-leaves",
+        "next-functions-are-the-first",
+        "nodes-of-one-input-have-no-name",
+    ],
 )
 def test_identity(backend: Backend, trace: Trace) -> None:
     """The grad_fn of a non-leaf is a Node with a name; edges lead through the Nodes of all operations to the leaf's."""
@@ -32,7 +37,8 @@ def test_identity(backend: Backend, trace: Trace) -> None:
     node, before = backend.grad_fn(second), backend.grad_fn(first)
     of_x, of_w = backend.accumulate_grad(x), backend.accumulate_grad(w)
 
-    trace.expect_value("has a name", expected=True, observed=bool(backend.node_name(node)))
+    for each in (node, before):
+        trace.expect_value("has a name", expected=True, observed=bool(backend.node_name(each)))
     for _ in range(3):
         after = backend.node_next(node)
         trace.expect_value("leads to the Node before", expected=True, observed=before in after)
@@ -284,24 +290,36 @@ def test_registration_order(backend: Backend, trace: Trace) -> None:
         "node-post-hook-sees-the-raw-gradient",
         "node-post-hook-sees-what-the-first-pre-hook-returned",
         "node-post-hook-sees-the-gradient-before-tensor-hooks",
+        "node-post-hook-of-a-leaf-sees-the-raw-gradient",
+        "node-post-hook-of-a-leaf-sees-the-gradient-before-tensor-hooks",
     ],
 )
 def test_grad_outputs_after_prehook(backend: Backend, trace: Trace) -> None:
     """The grad_outputs of a Node post-hook are those the Node was executed with: what hooks before it returned."""
 
-    def forward(x):
-        y = x * 5
-        node = backend.grad_fn(y)
-        backend.register_hook(y, lambda grad: grad * 5)
+    def register_on(tensor, node):
+        backend.register_hook(tensor, lambda grad: grad * 5)
         backend.node_register_prehook(node, lambda grad_outputs: (grad_outputs[0] * 2,))
         backend.node_register_hook(node, lambda _, grad_outputs: trace.log("grad_outputs", grad_outputs))
         backend.node_register_prehook(node, lambda grad_outputs: (grad_outputs[0] * 3,))
+
+    def forward(x):
+        y = x * 5
+        register_on(y, backend.grad_fn(y))
         return backend.sum(y)
 
     x = backend.tensor([1.0, 2.0], requires_grad=True)
     backend.backward(backend.call(forward, x))
 
     trace.expect(("grad_outputs", [[30.0, 30.0]]))
+
+    leaf = backend.tensor([1.0, 2.0], requires_grad=True)
+    of_leaf = backend.accumulate_grad(leaf)
+    register_on(leaf, of_leaf)
+    backend.backward(backend.call(lambda leaf: backend.sum(leaf * 2), leaf))
+
+    trace.expect(("grad_outputs", [[60.0, 60.0]]))
+    del of_leaf
 
 
 @rule(
@@ -314,6 +332,7 @@ def test_grad_outputs_after_prehook(backend: Backend, trace: Trace) -> None:
         "node-hook-return-count-unchecked",
         "fewer-gradients-of-a-node-hook-padded",
         "some-gradients-of-a-node-hook-padded",
+        "node-hook-return-of-a-leaf-unchecked",
     ],
 )
 def test_wrong_length(backend: Backend, trace: Trace) -> None:
@@ -334,6 +353,11 @@ def test_wrong_length(backend: Backend, trace: Trace) -> None:
         with trace.raises(ErrorKind.HOOK_RETURN_COUNT):
             backend.backward(loss)
 
+    of_leaf = backend.accumulate_grad(x)
+    backend.node_register_hook(of_leaf, lambda _, grad_outputs: grad_outputs)
+    with trace.raises(ErrorKind.HOOK_RETURN_COUNT):
+        backend.backward(backend.call(backend.sum, x))
+
 
 @rule(
     "node-hook.return.non-tuple",
@@ -341,21 +365,22 @@ def test_wrong_length(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[HOOK, observed("the signature is documented, the error is not")],
     needs=NODE_HOOKS,
-    mutants=["node-hook-bare-tensor-accepted"],
+    mutants=["node-hook-bare-tensor-accepted", "node-post-hook-bare-tensor-for-several-accepted"],
 )
 def test_bare_tensor(backend: Backend, trace: Trace) -> None:
     """A Node post-hook that returns a tensor instead of a tuple is an error."""
 
-    def forward(x):
-        y = backend.clone(x)
-        backend.node_register_hook(backend.grad_fn(y), lambda grad_inputs, _: grad_inputs[0] * 2)
-        return backend.sum(y)
+    def forward(x, y, operation):
+        z = operation(x, y)
+        backend.node_register_hook(backend.grad_fn(z), lambda grad_inputs, _: grad_inputs[0] * 2)
+        return backend.sum(z)
 
-    x = backend.tensor([1.0, 2.0], requires_grad=True)
-    loss = backend.call(forward, x)
+    x, y = (backend.tensor([1.0, 2.0], requires_grad=True) for _ in range(2))
+    for operation in ((lambda x, _: backend.clone(x)), (lambda x, y: x * y)):
+        loss = backend.call(partial(forward, operation=operation), x, y)
 
-    with trace.raises(ErrorKind.HOOK_RETURN_TYPE):
-        backend.backward(loss)
+        with trace.raises(ErrorKind.HOOK_RETURN_TYPE):
+            backend.backward(loss)
 
 
 @rule(
@@ -418,15 +443,25 @@ def test_remove(backend: Backend, trace: Trace) -> None:
     mutants=[
         "node-pre-hook-swallowed",
         "node-hook-swallowed",
+        "node-hook-of-a-leaf-swallowed",
         "hook-exception-wrapped",
         "hook-exception-without-its-message",
+        "hook-exception-remade",
     ],
 )
 def test_exception(backend: Backend, trace: Trace) -> None:
     """An exception raised in a Node pre-hook or post-hook reaches the caller of backward unchanged."""
+    raised = KeyError("from the hook")
 
     def stop(_grads, _grad_outputs=None):
-        raise KeyError("from the hook")
+        raise raised
+
+    def run(loss):
+        try:
+            backend.backward(loss)
+        except KeyError as error:
+            trace.log("the same", error is raised)
+            raise
 
     def forward(register, x):
         y = x * 5
@@ -434,10 +469,18 @@ def test_exception(backend: Backend, trace: Trace) -> None:
         return backend.sum(y)
 
     x = backend.tensor([1.0, 2.0], requires_grad=True)
+    of_leaf = backend.accumulate_grad(x)
     for register in (backend.node_register_prehook, backend.node_register_hook):
         loss = backend.call(lambda x, register=register: forward(register, x), x)
         with trace.raises_type(KeyError, "from the hook"):
-            backend.backward(loss)
+            run(loss)
+        trace.expect(("the same", True))
+
+        handle = register(of_leaf, stop)
+        with trace.raises_type(KeyError, "from the hook"):
+            run(backend.call(backend.sum, x))
+        trace.expect(("the same", True))
+        handle.remove()
 
 
 @rule(
@@ -473,12 +516,12 @@ def test_differentiable(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOK.sentence(8)],
     needs=NODE_HOOKS,
-    mutants=["late-node-post-hook-waits-for-the-next-pass"],
+    mutants=["late-node-post-hook-waits-for-the-next-pass", "late-node-post-hook-waits-if-there-are-others"],
 )
 def test_registered_by_prehook(backend: Backend, trace: Trace) -> None:
     """A post-hook that a Node's own pre-hook registers still replaces the grad_inputs of this execution."""
 
-    def forward(x):
+    def forward(x, has_another):
         y = backend.clone(x)
         node = backend.grad_fn(y)
 
@@ -486,12 +529,15 @@ def test_registered_by_prehook(backend: Backend, trace: Trace) -> None:
             backend.node_register_hook(node, lambda grad_inputs, _: (grad_inputs[0] * 2,))
 
         backend.node_register_prehook(node, register)
+        if has_another:
+            backend.node_register_hook(node, lambda *_: None)
         return backend.sum(y)
 
-    x = backend.tensor([1.0, 2.0], requires_grad=True)
-    backend.backward(backend.call(forward, x))
+    for has_another in (False, True):
+        x = backend.tensor([1.0, 2.0], requires_grad=True)
+        backend.backward(backend.call(partial(forward, has_another=has_another), x))
 
-    trace.expect_value("x.grad", [2.0, 2.0], backend.grad_of(x))
+        trace.expect_value("x.grad", [2.0, 2.0], backend.grad_of(x))
 
 
 @rule(
