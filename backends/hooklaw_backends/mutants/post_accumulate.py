@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from hooklaw_backends.mutants.base import Hook, InBackward, Mutant, calling, fresh, overriding
+from hooklaw_backends.mutants.base import Hook, InBackward, Mutant, altering, calling, fresh, overriding
 from hooklaw_backends.mutants.shared import Deferring, Handle, move_to_front, without_result
 
 
@@ -33,6 +33,35 @@ def post_accumulate_gets_the_gradient(self: Mutant, hook: Hook, param: Any) -> A
 def post_accumulate_gets_a_detached_alias(self: Mutant, hook: Hook, param: Any) -> Any:
     """A post-accumulate hook gets a detached alias of the leaf."""
     return hook(self.detach(param))
+
+
+def _alias(mutant: Mutant, leaf: Any) -> Any:
+    """Return a detached alias of a leaf that has its .grad."""
+    alias = mutant.detach(leaf)
+    mutant.set_grad(alias, mutant.grad_of(leaf))
+    return alias
+
+
+@altering("register_post_accumulate_grad_hook")
+def later_post_accumulate_hooks_get_an_alias(self: Mutant, leaf: Any, hook: Hook) -> Hook:
+    """A post-accumulate hook that is not the first of its leaf gets a detached alias of it."""
+    is_later = any(hooked() is leaf for hooked in self.kept)
+    self.kept.append(weakref.ref(leaf))
+    return lambda param: hook(_alias(self, param) if is_later else param)
+
+
+class PostAccumulateGetsAnAliasWhereAGradientIsThere(Mutant):
+    """A post-accumulate hook gets a detached alias of the leaf if the leaf had a .grad before the pass."""
+
+    def backward(self, root: Any, gradient: Any = None, **how: Any) -> None:
+        self.kept = [id(leaf) for leaf in self.leaves_of(root) if self.grad_of(leaf) is not None]
+        super().backward(root, gradient, **how)
+
+    def register_post_accumulate_grad_hook(self, tensor: Any, hook: Hook) -> Any:
+        def run(param: Any) -> Any:
+            return hook(_alias(self, param) if id(param) in self.kept else param)
+
+        return super().register_post_accumulate_grad_hook(tensor, run)
 
 
 @overriding("register_post_accumulate_grad_hook")
@@ -214,6 +243,51 @@ def post_accumulate_accepted_on_tensors_that_retain(self: _AcceptsSome, old: Hoo
     old(tensor)
     if not self.is_leaf(tensor):
         self.note(tensor)
+
+
+class PostAccumulateReturnEndsTheHooks(Mutant):
+    """The post-accumulate hooks of a pass that come after one that returned something do not run."""
+
+    def backward(self, root: Any, gradient: Any = None, **how: Any) -> None:
+        self.kept = []
+        super().backward(root, gradient, **how)
+
+    def register_post_accumulate_grad_hook(self, tensor: Any, hook: Hook) -> Any:
+        def run(param: Any) -> Any:
+            result = None if self.kept else hook(param)
+            self.kept += [] if result is None else ["returned"]
+            return result
+
+        return super().register_post_accumulate_grad_hook(tensor, run)
+
+
+@overriding("detach", base=_AcceptsSome)
+def post_accumulate_accepted_on_what_was_detached(self: _AcceptsSome, old: Hook, tensor: Any) -> Any:
+    """Registering a post-accumulate hook on what detach returns is not an error."""
+    return self.note(old(tensor))
+
+
+class PostAccumulateExceptionUndoesTheAccumulation(Mutant):
+    """If a post-accumulate hook raises, its leaf's .grad has the value from before the pass again, unless it is new."""
+
+    def backward(self, root: Any, gradient: Any = None, **how: Any) -> None:
+        self.kept = [(leaf, self.grad_of(leaf)) for leaf in self.leaves_of(root)]
+        self.kept = [(leaf, self.clone(self.detach(grad))) for leaf, grad in self.kept if grad is not None]
+        try:
+            super().backward(root, gradient, **how)
+        finally:
+            self.kept = []
+
+    def register_post_accumulate_grad_hook(self, tensor: Any, hook: Hook) -> Any:
+        def run(param: Any) -> Any:
+            try:
+                return hook(param)
+            except Exception:
+                for before in (grad for leaf, grad in self.kept if leaf is param):
+                    self.set_grad(param, before)
+                raise
+
+        return super().register_post_accumulate_grad_hook(tensor, run)
 
 
 @overriding("clone", base=_AcceptsSome)
