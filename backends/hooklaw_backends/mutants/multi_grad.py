@@ -87,6 +87,18 @@ def multi_grad_mode_unchecked(self: Mutant, old: Hook, *given: Any, mode: str = 
 
 
 @overriding("register_multi_grad_hook")
+def multi_grad_mode_empty(self: Mutant, old: Hook, tensors: Any, hook: Hook, *, mode: str = "all") -> Any:
+    """An empty mode of a multi-grad hook is taken for mode all."""
+    return old(tensors, hook, mode=mode or "all")
+
+
+@overriding("register_multi_grad_hook")
+def multi_grad_mode_in_capitals(self: Mutant, old: Hook, tensors: Any, hook: Hook, *, mode: str = "all") -> Any:
+    """The mode of a multi-grad hook may be written in capitals."""
+    return old(tensors, hook, mode=mode.lower())
+
+
+@overriding("register_multi_grad_hook")
 def multi_grad_hook_replaces_the_gradient(
     self: Mutant, old: Hook, tensors: Any, hook: Hook, *, mode: str = "all"
 ) -> Any:
@@ -304,8 +316,21 @@ def multi_grad_hook_any_after_accumulation(
     self: InGrad, old: Hook, tensors: Any, hook: Hook, *, mode: str = "all"
 ) -> Any:
     """A multi-grad hook in mode any on leaves runs after accumulation."""
-    if mode != "any" or not all(self.is_leaf(each) and self.requires_grad(each) for each in tensors):
-        return old(tensors, hook, mode=mode)
+    is_late = mode == "any" and all(self.is_leaf(each) and self.requires_grad(each) for each in tensors)
+    return _after_accumulation(self, old, tensors, hook, mode) if is_late else old(tensors, hook, mode=mode)
+
+
+@overriding("register_multi_grad_hook", base=InGrad)
+def multi_grad_hook_on_a_lone_leaf_after_accumulation(
+    self: InGrad, old: Hook, tensors: Any, hook: Hook, *, mode: str = "all"
+) -> Any:
+    """A multi-grad hook in mode all on a single leaf runs after accumulation."""
+    is_late = mode == "all" and len(tensors) == 1 and self.is_leaf(tensors[0]) and self.requires_grad(tensors[0])
+    return _after_accumulation(self, old, tensors, hook, mode) if is_late else old(tensors, hook, mode=mode)
+
+
+def _after_accumulation(self: InGrad, old: Hook, tensors: Any, hook: Hook, mode: str) -> Handle:
+    """Register a multi-grad hook on leaves that runs after accumulation, but in autograd.grad."""
     waiting: list[Any] = []
     handles = [old(tensors, lambda grad: hook(grad) if self.inputs else waiting.append(grad), mode=mode)]
     run = lambda _: hook(waiting.pop()) if waiting else None  # noqa: E731 - a def is no shorter

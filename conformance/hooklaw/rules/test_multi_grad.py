@@ -36,7 +36,11 @@ def test_once(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOK.sentence(3)],
     needs=[Capability.MULTI_GRAD],
-    mutants=["multi-grad-hook-misses-the-root"],
+    mutants=[
+        "multi-grad-hook-misses-the-root",
+        "multi-grad-hook-misses-a-lone-root",
+        "multi-grad-hook-misses-a-root-that-is-a-leaf",
+    ],
 )
 def test_root(backend: Backend, trace: Trace) -> None:
     """A multi-grad hook gets the gradient of a tensor that is the root of backward like any other."""
@@ -51,13 +55,19 @@ def test_root(backend: Backend, trace: Trace) -> None:
 
     trace.expect(("both", [[2.0, 2.0], 1.0]))
 
+    for make in (lambda leaf: leaf * 2, lambda leaf: leaf):
+        root = backend.call(make, backend.tensor(5.0, requires_grad=True))
+        backend.register_multi_grad_hook([root], trace.saw("the root alone"))
+        backend.backward(root)
+        trace.expect(("the root alone", [1.0]))
+
 
 @rule(
     "multi-grad.all.root.gradient",
     level=Level.MUST,
     sources=[HOOK.sentence(3)],
     needs=[Capability.MULTI_GRAD, Capability.SEED_GRADIENT],
-    mutants=["multi-grad-hook-gets-ones-for-the-root"],
+    mutants=["multi-grad-hook-gets-ones-for-the-root", "multi-grad-hook-gets-one-for-a-scalar-root"],
 )
 def test_gradient_of_a_root(backend: Backend, trace: Trace) -> None:
     """A multi-grad hook gets the gradient that backward was given for a root."""
@@ -67,10 +77,11 @@ def test_gradient_of_a_root(backend: Backend, trace: Trace) -> None:
         backend.register_multi_grad_hook([x, y], trace.saw("both"))
         return y
 
-    x = backend.tensor([1.0, 2.0], requires_grad=True)
-    backend.backward(backend.call(forward, x), backend.tensor([3.0, 5.0]))
+    for numbers, given, doubled in (([1.0, 2.0], [3.0, 5.0], [6.0, 10.0]), (1.0, 3.0, 6.0)):
+        x = backend.tensor(numbers, requires_grad=True)
+        backend.backward(backend.call(forward, x), backend.tensor(given))
 
-    trace.expect(("both", [[6.0, 10.0], [3.0, 5.0]]))
+        trace.expect(("both", [doubled, given]))
 
 
 @rule(
@@ -373,14 +384,15 @@ def test_first_is_a_gradient(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[HOOK, observed("the modes are documented, the error for another one is not")],
     needs=[Capability.MULTI_GRAD],
-    mutants=["multi-grad-mode-unchecked"],
+    mutants=["multi-grad-mode-unchecked", "multi-grad-mode-empty", "multi-grad-mode-in-capitals"],
 )
 def test_unknown_mode(backend: Backend, trace: Trace) -> None:
     """Registering a multi-grad hook in a mode other than all or any is an error."""
     x = backend.tensor([1.0, 2.0], requires_grad=True)
 
-    with trace.raises(ErrorKind.MULTI_GRAD_MODE):
-        backend.register_multi_grad_hook([x], trace.saw("hook"), mode="some")
+    for mode in ("some", "", "ALL", "Any"):
+        with trace.raises(ErrorKind.MULTI_GRAD_MODE):
+            backend.register_multi_grad_hook([x], trace.saw("hook"), mode=mode)
 
 
 @rule(

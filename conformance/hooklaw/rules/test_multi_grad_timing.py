@@ -86,7 +86,11 @@ def test_before_node_prehooks(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[SPECIAL.sentence(1, 2), ORDER.sentence(2, 5)],
     needs=[Capability.MULTI_GRAD],
-    mutants=["multi-grad-hook-deferred-to-the-end", "multi-grad-hook-any-after-accumulation"],
+    mutants=[
+        "multi-grad-hook-deferred-to-the-end",
+        "multi-grad-hook-any-after-accumulation",
+        "multi-grad-hook-on-a-lone-leaf-after-accumulation",
+    ],
 )
 def test_before_accumulation(backend: Backend, trace: Trace) -> None:
     """When a multi-grad hook on leaves runs, the gradient computed last is not in its leaf's .grad yet."""
@@ -95,13 +99,16 @@ def test_before_accumulation(backend: Backend, trace: Trace) -> None:
     backend.register_multi_grad_hook(
         [a, b], lambda _: trace.log("a gradient is missing", any(backend.grad_of(leaf) is None for leaf in (a, b)))
     )
-    backend.register_multi_grad_hook([a], lambda _: trace.log("a.grad in mode any", backend.grad_of(a)), mode="any")
+    for mode in ("any", "all"):
+        label = f"a.grad in mode {mode}"
+        backend.register_multi_grad_hook([a], lambda _, label=label: trace.log(label, backend.grad_of(a)), mode=mode)
 
     backend.backward(backend.call(lambda a, b: backend.sum(a * 2 + b * 3), a, b))
 
-    trace.expect_in_any_order("a gradient is missing", "a.grad in mode any")
+    trace.expect_in_any_order("a gradient is missing", "a.grad in mode any", "a.grad in mode all")
     trace.expect_value("a gradient is missing", [True], trace.values("a gradient is missing"))
-    trace.expect_value("a.grad in mode any", [None], trace.values("a.grad in mode any"))
+    for mode in ("any", "all"):
+        trace.expect_value(f"a.grad in mode {mode}", [None], trace.values(f"a.grad in mode {mode}"))
 
 
 @rule(

@@ -58,11 +58,41 @@ def multi_grad_hook_gets_ones_for_the_root(
     self: InBackward, old: Hook, tensors: Any, hook: Hook, *, mode: str = "all"
 ) -> Any:
     """A multi-grad hook in mode all gets ones for a root, whatever gradient backward was given for it."""
-    if mode != "all":
-        return old(tensors, hook, mode=mode)
+    return old(tensors, _given_ones(self, tensors, hook) if mode == "all" else hook, mode=mode)
+
+
+@overriding("register_multi_grad_hook", base=InBackward)
+def multi_grad_hook_gets_one_for_a_scalar_root(
+    self: InBackward, old: Hook, tensors: Any, hook: Hook, *, mode: str = "all"
+) -> Any:
+    """A multi-grad hook in mode all gets 1 for a root without dimensions, whatever gradient backward was given."""
+    is_wrong = mode == "all" and not any(map(self.shape, tensors))
+    return old(tensors, _given_ones(self, tensors, hook) if is_wrong else hook, mode=mode)
+
+
+def _given_ones(mutant: InBackward, tensors: Any, hook: Hook) -> Hook:
+    """Return a multi-grad hook that gets ones for a root."""
 
     def run(grads: Any) -> Any:
         pairs = zip(tensors, grads, strict=True)
-        return hook([self.mapped(grad, lambda _: 1.0) if each is self.root else grad for each, grad in pairs])
+        return hook([mutant.mapped(grad, lambda _: 1.0) if each is mutant.root else grad for each, grad in pairs])
 
-    return old(tensors, run, mode=mode)
+    return run
+
+
+@overriding("register_multi_grad_hook", base=InBackward)
+def multi_grad_hook_misses_a_lone_root(
+    self: InBackward, old: Hook, tensors: Any, hook: Hook, *, mode: str = "all"
+) -> Any:
+    """A multi-grad hook in mode all on a single tensor does not run in a backward from this tensor."""
+    is_alone = mode == "all" and len(tensors) == 1
+    return old(tensors, lambda given: None if is_alone and self.root is tensors[0] else hook(given), mode=mode)
+
+
+@overriding("register_multi_grad_hook", base=InBackward)
+def multi_grad_hook_misses_a_root_that_is_a_leaf(
+    self: InBackward, old: Hook, tensors: Any, hook: Hook, *, mode: str = "all"
+) -> Any:
+    """A multi-grad hook in mode all does not run in a backward from a leaf."""
+    is_missed = lambda: mode == "all" and self.root is not None and self.is_leaf(self.root)  # noqa: E731 - as short
+    return old(tensors, lambda given: None if is_missed() else hook(given), mode=mode)
