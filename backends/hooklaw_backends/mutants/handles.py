@@ -75,11 +75,36 @@ def hooks_of_non_leaves_cannot_remove_themselves(self: Mutant, old: Hook, tensor
 @overriding("register_hook")
 def handle_ids_reused(self: Mutant, old: Hook, tensor: Any, hook: Hook) -> Any:
     """A new hook gets the id of a removed hook."""
+    return _with_the_lowest_id(self, old, tensor, hook)
+
+
+@overriding("register_hook")
+def handle_ids_of_non_leaves_reused(self: Mutant, old: Hook, tensor: Any, hook: Hook) -> Any:
+    """A new hook of a non-leaf gets the id of a removed hook."""
+    return old(tensor, hook) if self.is_leaf(tensor) else _with_the_lowest_id(self, old, tensor, hook)
+
+
+def _with_the_lowest_id(self: Mutant, old: Hook, tensor: Any, hook: Hook) -> Handle:
+    """Register a hook with the lowest id that no other hook of the tensor has."""
     handle = old(tensor, hook)
     hooks = self.hooks_of(tensor)
     lowest = next(handle_id for handle_id in range(len(hooks)) if handle_id not in hooks)
     hooks[lowest] = hooks.pop(handle.id)
     return Handle(lambda: hooks.pop(lowest, None))
+
+
+@overriding("register_hook")
+def second_remove_removes_the_hook_before(self: Mutant, old: Hook, tensor: Any, hook: Hook) -> Any:
+    """Calling a handle's remove again removes the hook that was registered before."""
+    handle, hooks = old(tensor, hook), self.hooks_of(tensor)
+
+    def remove() -> None:
+        if handle.id not in hooks:
+            for earlier in [each for each in hooks if each < handle.id][-1:]:
+                hooks.pop(earlier)
+        handle.remove()
+
+    return Handle(remove)
 
 
 @overriding("register_hook")

@@ -151,6 +151,7 @@ def test_remove_before_reached(backend: Backend, trace: Trace) -> None:
         "third-remove-raises",
         "remove-looks-for-an-equal-hook",
         "second-remove-on-a-non-leaf-raises",
+        "second-remove-removes-the-hook-before",
     ],
 )
 def test_remove_twice(backend: Backend, trace: Trace) -> None:
@@ -160,6 +161,7 @@ def test_remove_twice(backend: Backend, trace: Trace) -> None:
         if non_leaf:
             x = backend.call(lambda x: x * 2, x)
         hook = trace.saw("hook")
+        backend.register_hook(x, trace.saw("older"))
         handle = backend.register_hook(x, hook)
         for kept in (hook, trace.saw("another")):
             backend.register_hook(x, kept)
@@ -168,7 +170,7 @@ def test_remove_twice(backend: Backend, trace: Trace) -> None:
             _remove(handle, trace)
         backend.backward(backend.call(lambda x: backend.sum(x * 2), x))
 
-        trace.expect("hook", "another")
+        trace.expect("older", "hook", "another")
 
 
 @rule(
@@ -177,20 +179,23 @@ def test_remove_twice(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[docstring("torch.utils.hooks.RemovableHandle"), observed("ids only grow")],
     needs=[Capability.TENSOR_HOOKS],
-    mutants=["handle-ids-reused", "remove-looks-for-an-equal-hook"],
+    mutants=["handle-ids-reused", "handle-ids-of-non-leaves-reused", "remove-looks-for-an-equal-hook"],
 )
 def test_handle_names_its_own_hook(backend: Backend, trace: Trace) -> None:
     """A handle always belongs to its own hook: after its remove, it never removes a hook that is registered later."""
-    x = backend.tensor([1.0, 2.0], requires_grad=True)
-    first = trace.saw("first")
-    used_up = backend.register_hook(x, first)
-    used_up.remove()
-    backend.register_hook(x, trace.saw("second"))
-    backend.register_hook(x, first)
-    _remove(used_up, trace)
-    backend.backward(backend.call(lambda x: backend.sum(x * 2), x))
+    for non_leaf in (False, True):
+        x = backend.tensor([1.0, 2.0], requires_grad=True)
+        if non_leaf:
+            x = backend.call(lambda x: x * 2, x)
+        first = trace.saw("first")
+        used_up = backend.register_hook(x, first)
+        used_up.remove()
+        backend.register_hook(x, trace.saw("second"))
+        backend.register_hook(x, first)
+        _remove(used_up, trace)
+        backend.backward(backend.call(lambda x: backend.sum(x * 2), x))
 
-    trace.expect("second", "first")
+        trace.expect("second", "first")
 
 
 @rule(
