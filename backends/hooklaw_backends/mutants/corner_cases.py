@@ -3,10 +3,11 @@
 import weakref
 from collections.abc import Sequence
 from contextlib import suppress
+from inspect import ismethod
 from typing import Any
 
 from hooklaw_backends.mutants import verbs
-from hooklaw_backends.mutants.base import Hook, Mutant, overriding, packing
+from hooklaw_backends.mutants.base import Hook, Mutant, calling, overriding, packing
 from hooklaw_backends.mutants.custom_functions import Context
 from hooklaw_backends.mutants.shared import Handle
 
@@ -94,6 +95,12 @@ def hooks_must_be_functions(self: Mutant, old: Hook, tensor: Any, hook: Hook) ->
     if not hasattr(hook, "__name__"):
         raise RuntimeError("a hook must have a name")
     return old(tensor, hook)
+
+
+@calling("register_hook")
+def hooks_that_are_methods_lost(self: Mutant, hook: Hook, grad: Any) -> Any:
+    """A hook that is a method of an object does not run."""
+    return None if ismethod(hook) else hook(grad)
 
 
 class KeptGradientsBecomeGrad(Mutant):

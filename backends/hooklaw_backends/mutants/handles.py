@@ -108,6 +108,22 @@ def second_remove_removes_the_hook_before(self: Mutant, old: Hook, tensor: Any, 
 
 
 @overriding("register_hook")
+def second_remove_removes_the_next_of_another_tensor(self: Mutant, old: Hook, tensor: Any, hook: Hook) -> Any:
+    """Calling a handle's remove again removes the hook that was registered next, if it is on another tensor."""
+    handle, place, removed = old(tensor, hook), len(self.kept), []
+    self.kept.append((id(tensor), handle))
+
+    def remove() -> None:
+        for owner, other in self.kept[place + 1 : place + 2] if removed else ():
+            if owner != self.kept[place][0]:
+                other.remove()
+        removed.append(True)
+        handle.remove()
+
+    return Handle(remove)
+
+
+@overriding("register_hook")
 def handle_keeps_its_tensor(self: Mutant, old: Hook, tensor: Any, hook: Hook) -> Any:
     """A handle keeps its tensor alive."""
     handle = old(tensor, hook)

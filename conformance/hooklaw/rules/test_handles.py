@@ -179,23 +179,30 @@ def test_remove_twice(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[docstring("torch.utils.hooks.RemovableHandle"), observed("ids only grow")],
     needs=[Capability.TENSOR_HOOKS],
-    mutants=["handle-ids-reused", "handle-ids-of-non-leaves-reused", "remove-looks-for-an-equal-hook"],
+    mutants=[
+        "handle-ids-reused",
+        "handle-ids-of-non-leaves-reused",
+        "second-remove-removes-the-next-of-another-tensor",
+        "remove-looks-for-an-equal-hook",
+    ],
 )
 def test_handle_names_its_own_hook(backend: Backend, trace: Trace) -> None:
     """A handle always belongs to its own hook: after its remove, it never removes a hook that is registered later."""
     for non_leaf in (False, True):
-        x = backend.tensor([1.0, 2.0], requires_grad=True)
+        x, other = (backend.tensor([1.0, 2.0], requires_grad=True) for _ in range(2))
         if non_leaf:
             x = backend.call(lambda x: x * 2, x)
         first = trace.saw("first")
         used_up = backend.register_hook(x, first)
         used_up.remove()
+        backend.register_hook(other, trace.saw("of another tensor"))
         backend.register_hook(x, trace.saw("second"))
         backend.register_hook(x, first)
         _remove(used_up, trace)
         backend.backward(backend.call(lambda x: backend.sum(x * 2), x))
+        backend.backward(backend.call(lambda other: backend.sum(other * 2), other))
 
-        trace.expect("second", "first")
+        trace.expect("second", "first", "of another tensor")
 
 
 @rule(

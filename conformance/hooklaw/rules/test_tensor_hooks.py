@@ -509,11 +509,12 @@ class CallableObject:
     basis=Basis.OBSERVED,
     sources=[REGISTER_HOOK, observed("nothing but a call is asked of a hook")],
     needs=[Capability.TENSOR_HOOKS],
-    mutants=["hooks-must-be-functions"],
+    mutants=["hooks-must-be-functions", "hooks-that-are-methods-lost"],
 )
 def test_callable_object(backend: Backend, trace: Trace) -> None:
     """A hook may be any callable object, for example one without a name or a partial function."""
-    for hook in (CallableObject(trace), partial(CallableObject.__call__, CallableObject(trace))):
+    called = CallableObject(trace)
+    for hook in (called, called.__call__, partial(CallableObject.__call__, called)):
         x = backend.tensor([1.0, 2.0], requires_grad=True)
         backend.register_hook(x, hook)
         backend.backward(backend.call(lambda x: backend.sum(x * 2), x))
