@@ -272,6 +272,13 @@ def node_pre_hook_before_tensor_hook(self: Mutant, old: Hook, tensor: Any, hook:
     return self.node_register_prehook(node, as_prehook(hook, place))
 
 
+@overriding("register_hook")
+def node_pre_hook_before_tensor_hooks_of_later_outputs(self: Mutant, old: Hook, tensor: Any, hook: Hook) -> Any:
+    """The hooks of an output that is not the first run in registration order among the pre-hooks of its Node."""
+    node, place = (None, 0) if self.is_leaf(tensor) else self.gradient_edge(tensor)
+    return self.node_register_prehook(node, as_prehook(hook, place)) if place else old(tensor, hook)
+
+
 class _KnowsRawGradients(Mutant):
     """A mutant that knows the gradients from before the tensor hooks."""
 
@@ -339,6 +346,21 @@ def _for_each(mutant: Mutant, result: Any, grads: Any) -> Any:
 def node_post_hook_bare_tensor_for_several_accepted(self: Mutant, hook: Hook, grads: Any, outputs: Any) -> Any:
     """A tensor that a Node post-hook returns instead of a tuple replaces each of several gradients."""
     return _for_each(self, hook(grads, outputs), grads)
+
+
+@calling(*verbs.NODE, base=InBackward)
+def node_hook_results_detached_in_backward(self: InBackward, hook: Hook, *grads: Any) -> Any:
+    """The return value of a Node hook is detached from its graph in backward, but not in autograd.grad."""
+    result = hook(*grads)
+    if self.root is None or not isinstance(result, tuple):
+        return result
+    return tuple(grad if grad is None else self.detach(grad) for grad in result)
+
+
+@calling("node_register_prehook")
+def node_pre_hook_bare_tensor_for_several_accepted(self: Mutant, hook: Hook, grads: Any) -> Any:
+    """A tensor that a Node pre-hook returns instead of a tuple replaces each of several gradients."""
+    return _for_each(self, hook(grads), grads)
 
 
 @altering("node_register_hook")

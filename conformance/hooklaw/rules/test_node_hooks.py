@@ -2,6 +2,7 @@
 
 from functools import partial
 from itertools import product
+from warnings import catch_warnings
 
 from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, notes, observed, page, rule
 from hooklaw.rules.hooks import NUMBERS
@@ -487,8 +488,12 @@ def test_exception(backend: Backend, trace: Trace) -> None:
     "node-hook.create-graph.differentiable",
     level=Level.MUST,
     sources=[docstring("torch.autograd.grad").sentence(18), HOOK.sentence(4), PREHOOK.sentence(4)],
-    needs=[*NODE_HOOKS, Capability.AUTOGRAD_GRAD, Capability.CREATE_GRAPH],
-    mutants=["node-hook-results-detached", "autograd-grad-returns-what-post-hooks-were-given"],
+    needs=[*NODE_HOOKS, Capability.AUTOGRAD_GRAD, Capability.CREATE_GRAPH, Capability.BACKWARD_CREATE_GRAPH],
+    mutants=[
+        "node-hook-results-detached",
+        "node-hook-results-detached-in-backward",
+        "autograd-grad-returns-what-post-hooks-were-given",
+    ],
 )
 def test_differentiable(backend: Backend, trace: Trace) -> None:
     """In a backward with create_graph, what a Node pre-hook or post-hook computes is part of the graph."""
@@ -500,15 +505,24 @@ def test_differentiable(backend: Backend, trace: Trace) -> None:
         handles.append(register(backend.grad_fn(y), lambda grads, _grad_outputs=None: (grads[0] * x,)))
         return backend.sum(y * y)
 
-    for register in (backend.node_register_prehook, backend.node_register_hook):
+    def by_backward(loss):
+        with catch_warnings(action="ignore"):  # torch warns of the cycle of create_graph
+            backend.backward(loss, create_graph=True)
+        return backend.grad_of(x)
+
+    for register, run in product(
+        (backend.node_register_prehook, backend.node_register_hook),
+        (lambda loss: backend.grad(loss, [x], create_graph=True)[0], by_backward),
+    ):
         loss = backend.call(lambda x, register=register: forward(register, x), x)
-        (first,) = backend.grad(loss, [x], create_graph=True)
+        first = run(loss)
         while handles:
             handles.pop().remove()
         (second,) = backend.grad(backend.sum(first), [x])
 
         trace.expect_value("first derivative", [18.0], first)
         trace.expect_value("second derivative", [12.0], second)
+        backend.set_grad(x, None)
 
 
 @rule(

@@ -143,9 +143,10 @@ def test_registration_order(backend: Backend, trace: Trace) -> None:
     "node-prehook.sees-tensor-hooks",
     level=Level.MUST,
     sources=[ORDER.sentence(2, 3, 9)],
-    needs=[*NODE_HOOKS, Capability.TENSOR_HOOKS],
+    needs=[*NODE_HOOKS, Capability.TENSOR_HOOKS, Capability.MULTI_OUTPUT],
     mutants=[
         "node-pre-hook-before-tensor-hook",
+        "node-pre-hook-before-tensor-hooks-of-later-outputs",
         "node-pre-hook-sees-the-raw-gradient",
         "node-pre-hook-before-the-second-tensor-hook",
         "accumulate-grad-pre-hook-sees-the-raw-gradient",
@@ -161,6 +162,13 @@ def test_sees_tensor_hooks(backend: Backend, trace: Trace) -> None:
         backend.register_hook(y, lambda grad: grad * 3)
         return backend.sum(y)
 
+    def in_parts(x):
+        parts = backend.split(x, 1)
+        backend.node_register_prehook(backend.grad_fn(parts[0]), trace.saw("pre-hook of several outputs"))
+        for part, factor in zip(parts, (2, 3, 5), strict=True):
+            backend.register_hook(part, lambda grad, factor=factor: grad * factor)
+        return backend.sum(parts[0] + parts[1] + parts[2])
+
     x = backend.tensor([1.0, 2.0], requires_grad=True)
     node = backend.accumulate_grad(x)
     backend.node_register_prehook(node, trace.saw("pre-hook of the leaf"))
@@ -168,6 +176,9 @@ def test_sees_tensor_hooks(backend: Backend, trace: Trace) -> None:
     backend.backward(backend.call(forward, x))
 
     trace.expect(("node pre-hook", [[6.0, 6.0]]), ("pre-hook of the leaf", [[210.0, 210.0]]))
+
+    backend.backward(backend.call(in_parts, backend.tensor([1.0, 2.0, 3.0], requires_grad=True)))
+    trace.expect(("pre-hook of several outputs", [[2.0], [3.0], [5.0]]))
 
 
 @rule(
@@ -235,22 +246,28 @@ def test_wrong_length(backend: Backend, trace: Trace) -> None:
     level=Level.SHOULD,
     basis=Basis.OBSERVED,
     sources=[PREHOOK, observed("the signature is documented, the error is not")],
-    needs=NODE_HOOKS,
-    mutants=["node-hook-bare-tensor-accepted"],
+    needs=[*NODE_HOOKS, Capability.MULTI_OUTPUT],
+    mutants=["node-hook-bare-tensor-accepted", "node-pre-hook-bare-tensor-for-several-accepted"],
 )
 def test_bare_tensor(backend: Backend, trace: Trace) -> None:
     """A Node pre-hook that returns a tensor instead of a tuple is an error."""
 
-    def forward(x):
+    def of_one(x):
         y = x * 5
         backend.node_register_prehook(backend.grad_fn(y), lambda grads: grads[0] * 2)
         return backend.sum(y)
 
-    x = backend.tensor([1.0, 2.0], requires_grad=True)
-    loss = backend.call(forward, x)
+    def of_two(x):
+        left, right = backend.split(x * 5, 1)
+        backend.node_register_prehook(backend.grad_fn(left), lambda grads: grads[0] * 2)
+        return backend.sum(left + right)
 
-    with trace.raises(ErrorKind.HOOK_RETURN_TYPE):
-        backend.backward(loss)
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    for forward in (of_one, of_two):
+        loss = backend.call(forward, x)
+
+        with trace.raises(ErrorKind.HOOK_RETURN_TYPE):
+            backend.backward(loss)
 
 
 @rule(
