@@ -7,7 +7,7 @@ from functools import partial, wraps
 from typing import Any
 
 from hooklaw_backends.mutants import verbs
-from hooklaw_backends.mutants.base import Hook, InBackward, InGrad, Mutant, altering, calling, fresh, overriding
+from hooklaw_backends.mutants.base import Hook, InBackward, InGrad, Maker, Mutant, altering, calling, fresh, overriding
 from hooklaw_backends.mutants.shared import (
     CallsTheRest,
     Deferring,
@@ -275,32 +275,53 @@ class _KnowsWhatRequiredGrad(Mutant):
         return super().detach_(tensor)
 
 
-def accepting(step: Hook) -> type[Mutant]:
-    """Make a mutant that accepts a hook on one of ``(self)``, tensors that do not require grad."""
+def accepting(verb: str) -> Maker:
+    """Make a mutant whose verb accepts a hook on one of ``(self)``, tensors that do not require grad."""
 
-    @wraps(step)
-    def register_hook(self: _KnowsWhatRequiredGrad, old: Hook, tensor: Any, hook: Hook) -> Any:
-        is_accepted = not self.requires_grad(tensor) and any(each() is tensor for each in step(self))
-        return Handle() if is_accepted else old(tensor, hook)
+    def make(step: Hook) -> type[Mutant]:
+        @wraps(step)
+        def register(self: _KnowsWhatRequiredGrad, old: Hook, tensor: Any, hook: Hook) -> Any:
+            is_accepted = not self.requires_grad(tensor) and any(each() is tensor for each in step(self))
+            return Handle() if is_accepted else old(tensor, hook)
 
-    return overriding("register_hook", base=_KnowsWhatRequiredGrad)(register_hook)
+        return overriding(verb, base=_KnowsWhatRequiredGrad)(register)
+
+    return make
 
 
-@accepting
+@accepting("register_hook")
 def hook_accepted_on_frozen_leaves(self: _KnowsWhatRequiredGrad) -> list[weakref.ref[Any]]:
     """Registering a hook on a leaf whose requires_grad was set to False is not an error."""
     return self.frozen
 
 
-@accepting
+@accepting("register_hook")
 def hook_accepted_on_results_of_no_grad(self: _KnowsWhatRequiredGrad) -> list[weakref.ref[Any]]:
     """Registering a hook on what an operation made in no_grad is not an error."""
     return self.unrecorded
 
 
-@accepting
+@accepting("register_hook")
 def hook_accepted_after_detach(self: _KnowsWhatRequiredGrad) -> list[weakref.ref[Any]]:
     """Registering a hook on a tensor after detach_ is not an error."""
+    return self.detached
+
+
+@accepting("register_post_accumulate_grad_hook")
+def post_accumulate_accepted_on_frozen_leaves(self: _KnowsWhatRequiredGrad) -> list[weakref.ref[Any]]:
+    """Registering a post-accumulate hook on a leaf whose requires_grad was set to False is not an error."""
+    return self.frozen
+
+
+@accepting("register_post_accumulate_grad_hook")
+def post_accumulate_accepted_on_results_of_no_grad(self: _KnowsWhatRequiredGrad) -> list[weakref.ref[Any]]:
+    """Registering a post-accumulate hook on what an operation made in no_grad is not an error."""
+    return self.unrecorded
+
+
+@accepting("register_post_accumulate_grad_hook")
+def post_accumulate_accepted_after_detach(self: _KnowsWhatRequiredGrad) -> list[weakref.ref[Any]]:
+    """Registering a post-accumulate hook on a tensor after detach_ is not an error."""
     return self.detached
 
 
@@ -346,6 +367,26 @@ def hooks_run_with_grad_mode_off(self: Mutant, hook: Hook, grad: Any) -> Any:
 def hooks_run_with_grad_mode_off_in_backward(self: InBackward, hook: Hook, grad: Any) -> Any:
     """Grad mode is off while a tensor hook runs in backward, even with create_graph=True."""
     with self.no_grad() if self.root is not None else nullcontext():
+        return hook(grad)
+
+
+class _UnderNoGrad(Mutant):
+    """A mutant that knows whether a backward is running that was called under no_grad."""
+
+    is_under_no_grad = False
+
+    def backward(self, root: Any, gradient: Any = None, **how: Any) -> None:
+        self.is_under_no_grad = not self.is_grad_enabled()
+        try:
+            super().backward(root, gradient, **how)
+        finally:
+            self.is_under_no_grad = False
+
+
+@calling("register_hook", base=_UnderNoGrad)
+def hooks_run_with_grad_mode_off_in_a_backward_under_no_grad(self: _UnderNoGrad, hook: Hook, grad: Any) -> Any:
+    """Grad mode is off while a tensor hook runs in a backward under no_grad, even with create_graph=True."""
+    with self.no_grad() if self.is_under_no_grad else nullcontext():
         return hook(grad)
 
 

@@ -125,6 +125,24 @@ def test_create_graph_in_no_grad(backend: Backend, trace: Trace) -> None:
 
 
 @rule(
+    "tensor-hook.mode.create-graph.in-no-grad.backward",
+    level=Level.SHOULD,
+    basis=Basis.OBSERVED,
+    sources=[DURING_BACKWARD.sentence(10), observed("create_graph decides, not the grad mode of the caller")],
+    needs=[Capability.TENSOR_HOOKS, Capability.GRAD_MODE, Capability.BACKWARD_CREATE_GRAPH],
+    mutants=["hooks-run-with-grad-mode-off-in-a-backward-under-no-grad"],
+)
+def test_backward_in_no_grad(backend: Backend, trace: Trace) -> None:
+    """Tensor hooks run with grad mode on in a backward with create_graph that accumulates gradients under no_grad."""
+    x, loss = logging_grad_mode(backend, trace)
+    with backend.no_grad(), catch_warnings(action="ignore"):  # torch warns of the cycle of create_graph
+        backend.backward(loss, create_graph=True)
+
+    trace.expect_value("grad modes", [True, True], trace.values("grad mode"))
+    backend.set_grad(x, None)
+
+
+@rule(
     "tensor-hook.exception.propagates",
     level=Level.SHOULD,
     basis=Basis.OBSERVED,

@@ -130,18 +130,31 @@ def test_leaf_only(backend: Backend, trace: Trace) -> None:
     level=Level.SHOULD,
     basis=Basis.OBSERVED,
     sources=[observed("the hook is refused on a tensor that does not require grad")],
-    needs=[Capability.POST_ACCUMULATE],
+    needs=[
+        Capability.POST_ACCUMULATE,
+        Capability.REQUIRES_GRAD_FLAG,
+        Capability.GRAD_MODE,
+        Capability.DETACH_IN_PLACE,
+    ],
     mutants=[
         "post-accumulate-accepted-without-gradient",
         "post-accumulate-accepted-on-what-was-not-recorded",
         "post-accumulate-accepted-on-what-was-detached",
+        "post-accumulate-accepted-on-frozen-leaves",
+        "post-accumulate-accepted-on-results-of-no-grad",
+        "post-accumulate-accepted-after-detach",
     ],
 )
 def test_needs_requires_grad(backend: Backend, trace: Trace) -> None:
     """Registering a post-accumulate-grad hook on a tensor that does not require grad is an error."""
     x, leaf = backend.tensor([1.0, 2.0]), backend.tensor([1.0, 2.0], requires_grad=True)
     y = backend.call(lambda x: x * 2, leaf)
-    for tensor in (x, backend.call(lambda x: x * 2, x), backend.detach(leaf), backend.detach(y)):
+    constants = [x, backend.call(lambda x: x * 2, x), backend.detach(leaf), backend.detach(y)]
+    with backend.no_grad():
+        constants.append(backend.call(lambda x: x * 2, leaf))
+    backend.detach_(y)
+    backend.set_requires_grad(leaf, requires_grad=False)
+    for tensor in (*constants, y, leaf):
         with trace.raises(ErrorKind.NO_GRADIENT):
             backend.register_post_accumulate_grad_hook(tensor, trace.saw("post-accumulate"))
 
