@@ -192,6 +192,33 @@ def vjp_of_the_first_output_alone(self: Mutant, old: Hook, function: Hook, *prim
 
 
 @overriding("func_vjp")
+def vjp_of_the_outer_outputs_alone(self: Mutant, old: Hook, function: Hook, *primals: Any) -> Any:
+    """vjp ignores the cotangents of all outputs but the first and the last."""
+    output, pullback = old(function, *primals)
+    if not isinstance(output, tuple):
+        return output, pullback
+
+    def call(cotangents: Any) -> Any:
+        return pullback((cotangents[0], *map(self.zeros_like, cotangents[1:-1]), cotangents[-1]))
+
+    return output, call
+
+
+@overriding("func_vjp")
+def vjp_finds_no_output_in_dicts_of_lists(self: Mutant, old: Hook, function: Hook, *primals: Any) -> Any:
+    """vjp takes the outputs inside a dict of a list for constants."""
+
+    def cut(part: Any) -> Any:
+        return {key: self.detach(each) for key, each in part.items()} if isinstance(part, dict) else part
+
+    def found(*arguments: Any) -> Any:
+        output = function(*arguments)
+        return [*map(cut, output)] if isinstance(output, list) else output
+
+    return old(found, *primals)
+
+
+@overriding("func_vjp")
 def vjp_finds_no_output_in_structures(self: Mutant, old: Hook, function: Hook, *primals: Any) -> Any:
     """vjp takes the outputs inside a list of a dict for constants."""
 
@@ -298,6 +325,51 @@ def transforms_heed_a_later_no_grad_around(self: Mutant, old: Hook, function: Ho
         return old(function)
     self.kept.append("under no_grad")
     return old(function if len(self.kept) == 1 else lambda *given: function(*map(self.detach, given)))
+
+
+class NoGradInsideAnotherIgnoredByVjp(Mutant):
+    """no_grad has no effect in a function of vjp if another no_grad is around."""
+
+    is_inside = False
+
+    def func_vjp(self, function: Hook, *primals: Any) -> Any:
+        is_around = not self.is_grad_enabled()
+
+        def run(*given: Any) -> Any:
+            before, self.is_inside = self.is_inside, is_around
+            try:
+                return function(*given)
+            finally:
+                self.is_inside = before
+
+        return super().func_vjp(run, *primals)
+
+    def no_grad(self) -> Any:
+        return nullcontext() if self.is_inside else super().no_grad()
+
+
+@overriding("func_vjp")
+def functions_of_vjp_heed_the_no_grad_around_their_call(self: Mutant, old: Hook, function: Hook, *primals: Any) -> Any:
+    """What vjp has returned outside no_grad gives zeros under no_grad."""
+    return _zero_if_modes_differ(self, old(function, *primals), made_in=True)
+
+
+@overriding("func_vjp")
+def vjp_under_no_grad_is_used_there_alone(self: Mutant, old: Hook, function: Hook, *primals: Any) -> Any:
+    """What vjp has returned under no_grad gives zeros outside."""
+    return _zero_if_modes_differ(self, old(function, *primals), made_in=False)
+
+
+def _zero_if_modes_differ(mutant: Mutant, made: Any, *, made_in: bool) -> Any:
+    """Return what vjp has made, which gives zeros in the other grad mode than it was made in, if that was this one."""
+    output, pullback = made
+    is_wrong = mutant.is_grad_enabled() == made_in
+
+    def call(*cotangents: Any) -> Any:
+        grads = pullback(*cotangents)
+        return tuple(map(mutant.zeros_like, grads)) if is_wrong and mutant.is_grad_enabled() != made_in else grads
+
+    return output, call
 
 
 @overriding("func_grad")

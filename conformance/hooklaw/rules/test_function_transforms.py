@@ -120,7 +120,7 @@ def test_vjp(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[VJP.sentence(12), HOOK.sentence(2, 4)],
     needs=[Capability.FUNC, Capability.TENSOR_HOOKS],
-    mutants=["cotangents-of-vjp-turned-round", "vjp-of-the-first-output-alone"],
+    mutants=["cotangents-of-vjp-turned-round", "vjp-of-the-first-output-alone", "vjp-of-the-outer-outputs-alone"],
 )
 def test_several_outputs(backend: Backend, trace: Trace) -> None:
     """func.vjp takes a cotangent for each output of its function, and the hooks of each output get its own.
@@ -129,17 +129,18 @@ def test_several_outputs(backend: Backend, trace: Trace) -> None:
     """
 
     def function(x):
-        first, second = x * 2, x * 3
+        first, second, third = x * 2, x * 3, x * 4
         backend.register_hook(first, trace.saw("first", lambda grad: grad * 10))
         backend.register_hook(second, trace.saw("second", lambda grad: grad * 100))
-        return first, second
+        backend.register_hook(third, trace.saw("third", lambda grad: grad * 4))
+        return first, second, third
 
     outputs, pullback = backend.func_vjp(function, backend.tensor([1.0, 2.0]))
-    (gradient,) = pullback((backend.tensor([1.0, 2.0]), backend.tensor([3.0, 4.0])))
+    (gradient,) = pullback(tuple(map(backend.tensor, ([1.0, 2.0], [3.0, 4.0], [5.0, 6.0]))))
 
-    trace.expect_value("outputs", [[2.0, 4.0], [3.0, 6.0]], [*outputs])
-    trace.expect_in_any_order("first", "second")
-    trace.expect_value("gradient", [920.0, 1240.0], gradient)
+    trace.expect_value("outputs", [[2.0, 4.0], [3.0, 6.0], [4.0, 8.0]], [*outputs])
+    trace.expect_in_any_order("first", "second", "third")
+    trace.expect_value("gradient", [1000.0, 1336.0], gradient)
 
 
 @rule(
@@ -147,7 +148,11 @@ def test_several_outputs(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[VJP.sentence(13)],
     needs=[Capability.FUNC],
-    mutants=["cotangents-of-vjp-turned-round", "vjp-finds-no-output-in-structures"],
+    mutants=[
+        "cotangents-of-vjp-turned-round",
+        "vjp-finds-no-output-in-structures",
+        "vjp-finds-no-output-in-dicts-of-lists",
+    ],
 )
 def test_structures(backend: Backend, trace: Trace) -> None:
     """func.vjp gives the outputs of its function in their structure of dicts and lists, and takes cotangents in it."""
@@ -159,6 +164,13 @@ def test_structures(backend: Backend, trace: Trace) -> None:
 
     trace.expect_value("outputs", [[[2.0, 4.0], [3.0, 6.0]], [1.0, 4.0]], [outputs["several"], outputs["one"]])
     trace.expect_value("gradient", [21.0, 40.0], gradient)
+
+    outputs, pullback = backend.func_vjp(lambda x: [{"double": x * 2, "triple": x * 3}, x * x], x)
+    cotangents = [*map(backend.tensor, ([1.0, 2.0], [3.0, 4.0], [5.0, 6.0]))]
+    (gradient,) = pullback([{"double": cotangents[0], "triple": cotangents[1]}, cotangents[2]])
+    parts = [outputs[0]["double"], outputs[0]["triple"], outputs[1]]
+    trace.expect_value("outputs in a list", [[2.0, 4.0], [3.0, 6.0], [1.0, 4.0]], parts)
+    trace.expect_value("gradient of those in a list", [21.0, 40.0], gradient)
 
 
 @rule(
@@ -205,7 +217,13 @@ def test_grad_under_no_grad(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[VJP.sentence(19, 21)],
     needs=[Capability.FUNC, Capability.GRAD_MODE],
-    mutants=["no-grad-ignored-in-transforms", "transforms-heed-the-no-grad-around"],
+    mutants=[
+        "no-grad-ignored-in-transforms",
+        "transforms-heed-the-no-grad-around",
+        "no-grad-inside-another-ignored-by-vjp",
+        "functions-of-vjp-heed-the-no-grad-around-their-call",
+        "vjp-under-no-grad-is-used-there-alone",
+    ],
 )
 def test_vjp_under_no_grad(backend: Backend, trace: Trace) -> None:
     """func.vjp respects no_grad inside its function, and not no_grad around the call."""
@@ -217,9 +235,15 @@ def test_vjp_under_no_grad(backend: Backend, trace: Trace) -> None:
 
     x, ones = backend.tensor([1.0, 2.0]), backend.tensor([1.0, 1.0])
     trace.expect_value("gradient, no_grad inside", [[3.0, 3.0]], backend.func_vjp(function, x)[1](ones))
-    with backend.no_grad():
-        gradients = backend.func_vjp(lambda x: x * x, x)[1](ones)
-    trace.expect_value("gradient, no_grad around", [[2.0, 4.0]], gradients)
+    for label, differentiated, expected in (
+        ("around", lambda x: x * x, [[2.0, 4.0]]),
+        ("around and inside", function, [[3.0, 3.0]]),
+    ):
+        _, outside = backend.func_vjp(differentiated, x)
+        with backend.no_grad():
+            _, inside = backend.func_vjp(differentiated, x)
+            gradients = [inside(ones), outside(ones)]
+        trace.expect_value(f"gradients, no_grad {label}", [expected] * 3, [*gradients, inside(ones)])
 
 
 @rule(
