@@ -213,6 +213,41 @@ def returned_non_leaves_are_themselves(self: Mutant, old: Hook, forward: Hook, b
     return _returning_itself(lambda noted: old(noted, backward, **options), forward, lambda x: not self.is_leaf(x))
 
 
+@overriding("custom_function")
+def returned_second_inputs_are_themselves(
+    self: Mutant, old: Hook, forward: Hook, backward: Hook, **options: bool
+) -> Any:
+    """An input that a custom Function returns comes out as the input itself if it is not the first input."""
+    firsts: list[Any] = []
+
+    def noted(ctx: Any, *inputs: Any) -> Any:
+        firsts[:] = [id(inputs[0])]
+        return forward(ctx, *inputs)
+
+    return _returning_itself(lambda given: old(given, backward, **options), noted, lambda x: id(x) not in firsts)
+
+
+@overriding("custom_function")
+def returned_inputs_among_several_are_themselves(
+    self: Mutant, old: Hook, forward: Hook, backward: Hook, **options: bool
+) -> Any:
+    """An input that a custom Function returns comes out as the input itself if there are several outputs."""
+    returned: list[int | None] = []
+
+    def noted(ctx: Any, *inputs: Any) -> Any:
+        outputs, places = forward(ctx, *inputs), {id(value): nr for nr, value in enumerate(inputs)}
+        returned[:] = [places.get(id(each)) for each in outputs] if isinstance(outputs, tuple) else []
+        return outputs
+
+    def apply(*inputs: Any) -> Any:
+        outputs = made(*inputs)
+        pairs = zip(outputs, returned, strict=True) if returned else ()
+        return tuple(each if at is None else inputs[at] for each, at in pairs) or outputs
+
+    made = old(noted, backward, **options)
+    return apply
+
+
 @packing("saved_tensors_hooks")
 def errors_of_pack_swallowed(self: Mutant, pack: Hook, tensor: Any) -> Any:
     """If a pack hook cannot be called with one argument, the tensor is saved without it."""

@@ -116,6 +116,33 @@ class HooksPassOverTheFirstOfSeveralOutputs(Mutant):
         return Handle() if any(first() is tensor for first in self.kept) else super().register_hook(tensor, hook)
 
 
+class NodeHooksOfLaterOutputsLost(Mutant):
+    """Hooks on the grad_fn of an output of a custom Function other than the first never run."""
+
+    is_later = False
+
+    def custom_function(self, *given: Any, **options: bool) -> Hook:
+        function = super().custom_function(*given, **options)
+
+        def apply(*inputs: Any) -> Any:
+            results = function(*inputs)
+            later = results[1:] if isinstance(results, tuple) else ()
+            self.kept += [weakref.ref(each) for each in later if self.is_tensor(each)]
+            return results
+
+        return apply
+
+    def grad_fn(self, tensor: Any) -> Any:
+        self.is_later = any(later() is tensor for later in self.kept)
+        return super().grad_fn(tensor)
+
+    def node_register_hook(self, node: Any, hook: Hook) -> Any:
+        return Handle() if self.is_later else super().node_register_hook(node, hook)
+
+    def node_register_prehook(self, node: Any, hook: Hook) -> Any:
+        return Handle() if self.is_later else super().node_register_prehook(node, hook)
+
+
 def marks(step: Hook) -> type[Mutant]:
     """Make a mutant that replaces the mark methods of ctx in forward by those that ``(self, ctx)`` returns."""
 

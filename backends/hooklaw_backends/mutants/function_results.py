@@ -123,6 +123,18 @@ def none_cannot_be_saved(self: Mutant, ctx: Any) -> Any:
     return Context(ctx, save_for_backward=lambda: save)
 
 
+@forwarding
+def none_can_be_saved_between_tensors_alone(self: Mutant, ctx: Any) -> Any:
+    """save_for_backward refuses None as its first or last argument."""
+
+    def save(*tensors: Any) -> None:
+        if tensors and (tensors[0] is None or tensors[-1] is None):
+            raise RuntimeError("a tensor must be first and last")
+        ctx.save_for_backward(*tensors)
+
+    return Context(ctx, save_for_backward=lambda: save)
+
+
 @overriding("custom_function")
 def saved_inputs_of_a_function_come_first(
     self: Mutant, old: Hook, forward: Hook, backward: Hook, **options: bool
@@ -144,6 +156,41 @@ def saved_inputs_of_a_function_come_first(
 def zeros_for_outputs_that_are_no_tensors(self: Mutant, backward: Hook, ctx: Any, *grads: Any) -> Any:
     """The backward of a custom Function gets zeros for an output that is not a tensor."""
     return backward(ctx, *(self.tensor(0.0) if grad is None else grad for grad in grads))
+
+
+def _instead_of_none(gradient_of: Hook) -> Hook:
+    """Return a verb that makes custom Functions whose backward gets ``(output)`` where it should get None."""
+
+    def made(_: Mutant, old: Hook, forward: Hook, backward: Hook, **options: bool) -> Hook:
+        def noting(ctx: Any, *inputs: Any) -> Any:
+            results = forward(ctx, *inputs)
+            ctx.instead = [*map(gradient_of, _as_tuple(results))]
+            return results
+
+        def reading(ctx: Any, *grads: Any) -> Any:
+            return backward(ctx, *(ctx.instead[nr] if grad is None else grad for nr, grad in enumerate(grads)))
+
+        return old(noting, reading, **options)
+
+    return made
+
+
+@overriding("custom_function")
+def zeros_for_outputs_that_are_floats(self: Mutant, old: Hook, *given: Any, **options: bool) -> Hook:
+    """The backward of a custom Function gets 0.0 for an output that is a float."""
+    return _instead_of_none(lambda output: 0.0 if isinstance(output, float) else None)(self, old, *given, **options)
+
+
+@overriding("custom_function")
+def containers_for_outputs_that_are_containers(self: Mutant, old: Hook, *given: Any, **options: bool) -> Hook:
+    """The backward of a custom Function gets a list or dict of Nones for an output that is a list or a dict."""
+
+    def like(output: Any) -> Any:
+        if isinstance(output, list | dict):
+            return [None] * len(output) if isinstance(output, list) else dict.fromkeys(output)
+        return None
+
+    return _instead_of_none(like)(self, old, *given, **options)
 
 
 @overriding("custom_function")
@@ -189,18 +236,27 @@ def outputs_of_functions_always_require_grad(self: Mutant, nr: int, result: Any)
 class IntegerOutputsOfFunctionsRequireGrad(Mutant):
     """An integer output of a custom Function requires grad."""
 
+    start = 0
+
     def custom_function(self, forward: Hook, backward: Hook, **options: bool) -> Hook:
         apply = super().custom_function(forward, backward, **options)
 
         def noted(*inputs: Any) -> Any:
             results = apply(*inputs)
-            self.kept += [each for each in _as_tuple(results) if self.is_tensor(each) and not self.is_floating(each)]
+            tensors = [each for each in _as_tuple(results)[self.start :] if self.is_tensor(each)]
+            self.kept += [each for each in tensors if not self.is_floating(each)]
             return results
 
         return noted
 
     def requires_grad(self, tensor: Any) -> bool:
         return super().requires_grad(tensor) or self.keeps(tensor)
+
+
+class LaterIntegerOutputsOfFunctionsRequireGrad(IntegerOutputsOfFunctionsRequireGrad):
+    """An integer output of a custom Function requires grad if it is not the first output."""
+
+    start = 1
 
 
 @calling("custom_function")
@@ -227,6 +283,46 @@ def missing_gradients_of_a_function_padded(self: Mutant, backward: Hook, ctx: An
 
 
 @calling("custom_function")
+def missing_gradients_of_constants_padded(self: Mutant, backward: Hook, ctx: Any, *grads: Any) -> Any:
+    """Gradients that a custom Function's backward does not return count as None if their inputs need none."""
+    results = _as_tuple(backward(ctx, *grads))
+    missing = ctx.needs_input_grad[len(results) :]
+    return results if any(missing) else results + (None,) * len(missing)
+
+
+@calling("custom_function")
+def functions_that_return_nothing_accepted(self: Mutant, backward: Hook, ctx: Any, *grads: Any) -> Any:
+    """A custom Function's backward may return nothing, however many inputs it has."""
+    results = backward(ctx, *grads)
+    return (None,) * len(ctx.needs_input_grad) if results is None or results == () else results
+
+
+@calling("custom_function")
+def surplus_nones_stripped_with_those_of_inputs(self: Mutant, backward: Hook, ctx: Any, *grads: Any) -> Any:
+    """If a custom Function's backward returns surplus None values, those of its last inputs are dropped too."""
+    results = backward(ctx, *grads)
+    if not _is_tuple(results) or len(results) <= len(ctx.needs_input_grad):
+        return results
+    while results and results[-1] is None:
+        results = results[:-1]
+    return results
+
+
+@calling("custom_function")
+def surplus_gradients_dropped_after_a_none(self: Mutant, backward: Hook, ctx: Any, *grads: Any) -> Any:
+    """Of the surplus gradients that a custom Function's backward returns, only the first must be None."""
+    results, count = backward(ctx, *grads), len(ctx.needs_input_grad)
+    return results[:count] if _is_tuple(results) and None in [*results[count : count + 1]] else results
+
+
+@calling("custom_function")
+def surplus_gradients_of_one_input_dropped(self: Mutant, backward: Hook, ctx: Any, *grads: Any) -> Any:
+    """Gradients that the backward of a custom Function of one input returns beyond the first are ignored."""
+    results = backward(ctx, *grads)
+    return results[:1] if _is_tuple(results) and len(ctx.needs_input_grad) == 1 else results
+
+
+@calling("custom_function")
 def surplus_gradients_dropped(self: Mutant, backward: Hook, ctx: Any, *grads: Any) -> Any:
     """Gradients that a custom Function's backward returns beyond the number of inputs are ignored."""
     results = backward(ctx, *grads)
@@ -245,8 +341,18 @@ def functions_must_return_every_gradient(self: Mutant, backward: Hook, ctx: Any,
 @calling("custom_function")
 def gradients_for_constants_refused(self: Mutant, backward: Hook, ctx: Any, *grads: Any) -> Any:
     """A custom Function's backward that returns a gradient for an input that does not require grad is an error."""
-    results = _as_tuple(backward(ctx, *grads))
-    if any(result is not None and not needed for result, needed in zip(results, ctx.needs_input_grad, strict=False)):
+    return _refusing_surplus(_as_tuple(backward(ctx, *grads)), ctx.needs_input_grad, first=0)
+
+
+@calling("custom_function")
+def gradients_for_later_constants_refused(self: Mutant, backward: Hook, ctx: Any, *grads: Any) -> Any:
+    """A custom Function's backward that returns a gradient for a constant other than the first input is an error."""
+    return _refusing_surplus(_as_tuple(backward(ctx, *grads)), ctx.needs_input_grad, first=1)
+
+
+def _refusing_surplus(results: tuple[Any, ...], needed: Sequence[bool], *, first: int) -> tuple[Any, ...]:
+    """Return the results, or raise an error if one of them, from the first on, is a gradient that is not needed."""
+    if any(result is not None and not need for result, need in [*zip(results, needed, strict=False)][first:]):
         raise RuntimeError("backward returned a gradient for an input that does not require grad")
     return results
 
@@ -305,6 +411,25 @@ def boxed_gradients_kept_until_the_end(self: Mutant, old: Hook, forward: Hook, b
         return results
 
     return old(forward, keeping if options.get("boxed_grads_call") else backward, **options)
+
+
+@overriding("custom_function")
+def later_saved_tensors_outlive_their_read(
+    self: Mutant, old: Hook, forward: Hook, backward: Hook, **options: bool
+) -> Hook:
+    """With clear_saved_tensors_on_access all saved tensors but the first live until backward has returned."""
+
+    def keeping(ctx: Any, *grads: Any) -> Any:
+        kept: list[Any] = []
+
+        def read() -> Any:
+            saved = ctx.saved_tensors
+            kept.extend(saved[1:])
+            return saved
+
+        return backward(Context(ctx, saved_tensors=read), *grads)
+
+    return old(forward, keeping if options.get("clear_saved_tensors_on_access") else backward, **options)
 
 
 @overriding("custom_function")

@@ -1,5 +1,6 @@
 """Custom Functions: their outputs, what they save, the gradients that their backward gets, and hooks."""
 
+from itertools import product
 from typing import Any
 
 from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, notes, observed, page, rule
@@ -101,7 +102,12 @@ def test_none_for_zeros(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[docstring("torch.autograd.Function.backward").sentence(4)],
     needs=[Capability.CUSTOM_FUNCTION],
-    mutants=["zeros-for-outputs-that-are-no-tensors", "outputs-after-the-last-tensor-have-no-gradient"],
+    mutants=[
+        "zeros-for-outputs-that-are-no-tensors",
+        "zeros-for-outputs-that-are-floats",
+        "containers-for-outputs-that-are-containers",
+        "outputs-after-the-last-tensor-have-no-gradient",
+    ],
 )
 def test_output_that_is_no_tensor(backend: Backend, trace: Trace) -> None:
     """The backward of a custom Function gets None for an output that is not a tensor."""
@@ -125,12 +131,16 @@ def test_output_that_is_no_tensor(backend: Backend, trace: Trace) -> None:
         trace.expect_value("x.grad", [2.0, 2.0], backend.grad_of(x))
 
     def forward_of(*others: Any) -> Any:
-        return backend.custom_function(lambda _ctx, x: (x * 2, *others), lambda _ctx, grad, *_: grad * 2)
+        return backend.custom_function(
+            lambda _ctx, x: (x * 2, *others),
+            lambda _ctx, grad, *rest: (trace.log("of any kind", [grad, *rest]), grad * 2)[1],
+        )
 
     others = [None, {"a": "dict"}, ["a list"], *OTHERS]
     outputs = backend.call(forward_of(*others), x)
     trace.expect_value("outputs of any kind", [[2.0, 4.0], *others], [*outputs])
     backend.backward(backend.sum(outputs[0]))
+    trace.expect(("of any kind", [[1.0, 1.0], *[None] * len(others)]))
     trace.expect_value("x.grad", [4.0, 4.0], backend.grad_of(x))
 
 
@@ -167,18 +177,19 @@ def test_outputs_require_grad(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[EXTENDING.sentence(37)],
     needs=[Capability.CUSTOM_FUNCTION, Capability.INTEGER],
-    mutants=["integer-outputs-of-functions-require-grad"],
+    mutants=["integer-outputs-of-functions-require-grad", "later-integer-outputs-of-functions-require-grad"],
 )
 def test_integer_output(backend: Backend, trace: Trace) -> None:
     """An integer output of a custom Function does not require grad, and the gradients of other outputs are right."""
 
     def forward(_ctx, x):
-        return backend.tensor([7, 8], dtype="int64"), x * 2
+        return backend.tensor([7, 8], dtype="int64"), x * 2, backend.tensor([9, 10], dtype="int64")
 
-    function = backend.custom_function(forward, lambda _ctx, _integer, grad: grad * 2)
+    function = backend.custom_function(forward, lambda _ctx, _integer, grad, _later: grad * 2)
     x = backend.tensor([1.0, 2.0], requires_grad=True)
-    integer, output = backend.call(function, x)
+    integer, output, later = backend.call(function, x)
     trace.expect_value("requires grad", expected=False, observed=backend.requires_grad(integer))
+    trace.expect_value("later: requires grad", expected=False, observed=backend.requires_grad(later))
     backend.backward(backend.sum(output))
 
     trace.expect_value("x.grad", [2.0, 2.0], backend.grad_of(x))
@@ -280,24 +291,28 @@ def test_freed(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[SAVE.sentence(12, 13)],
     needs=[Capability.CUSTOM_FUNCTION],
-    mutants=["none-cannot-be-saved"],
+    mutants=["none-cannot-be-saved", "none-can-be-saved-between-tensors-alone"],
 )
 def test_saves_none(backend: Backend, trace: Trace) -> None:
     """save_for_backward accepts None among its arguments; backward reads the tensors around it as saved."""
-
-    def forward(ctx, x, y):
-        ctx.save_for_backward(x, None, y)
-        return x * y
 
     def backward(ctx, grad):
         x, y = (saved for saved in ctx.saved_tensors if saved is not None)
         return grad * y, grad * x
 
-    function = backend.custom_function(forward, backward)
-    x, y = backend.tensor([1.0, 2.0], requires_grad=True), backend.tensor([3.0, 4.0], requires_grad=True)
-    backend.backward(backend.call(lambda x, y: backend.sum(function(x, y)), x, y))
+    for arrange in (
+        lambda x, y: (x, None, y),
+        lambda x, y: (None, x, y),
+        lambda x, y: (x, y, None),
+        lambda x, y: (None, None, x, None, y, None, None),
+    ):
+        function = backend.custom_function(
+            lambda ctx, x, y, arrange=arrange: (ctx.save_for_backward(*arrange(x, y)), x * y)[1], backward
+        )
+        x, y = backend.tensor([1.0, 2.0], requires_grad=True), backend.tensor([3.0, 4.0], requires_grad=True)
+        backend.backward(backend.call(lambda x, y, function=function: backend.sum(function(x, y)), x, y))
 
-    trace.expect_value("gradients", [[3.0, 4.0], [1.0, 2.0]], [backend.grad_of(x), backend.grad_of(y)])
+        trace.expect_value("gradients", [[3.0, 4.0], [1.0, 2.0]], [backend.grad_of(x), backend.grad_of(y)])
 
 
 @rule(
@@ -364,7 +379,7 @@ def test_tensor_hook(backend: Backend, trace: Trace) -> None:
         docstring("torch.autograd.graph.Node.register_hook").sentence(2),
     ],
     needs=[Capability.CUSTOM_FUNCTION, Capability.NODES, Capability.NODE_HOOKS],
-    mutants=["node-hook-of-custom-function-lost"],
+    mutants=["node-hook-of-custom-function-lost", "node-hooks-of-later-outputs-lost"],
 )
 def test_node_hooks(backend: Backend, trace: Trace) -> None:
     """The grad_fn of an output of a custom Function is a Node, whose hooks run around the user's backward."""
@@ -382,6 +397,21 @@ def test_node_hooks(backend: Backend, trace: Trace) -> None:
 
     trace.expect(("before", [[7.0, 7.0]]), ("after", [[105.0, 420.0]]))
     trace.expect_value("x.grad", [210.0, 840.0], backend.grad_of(x))
+
+    def backward_of_pair(_ctx, first, second):
+        trace.log("backward", [first, second])
+        return first * 2 + second * 3
+
+    pair = backend.custom_function(lambda _ctx, x: (x * 2, x * 3), backward_of_pair)
+    for place in (0, 1):
+        outputs = backend.call(pair, backend.tensor([1.0, 2.0], requires_grad=True))
+        node = backend.grad_fn(outputs[place])
+        backend.node_register_prehook(node, trace.saw("before"))
+        backend.node_register_hook(node, lambda results, _: trace.log("after", results))
+        backend.backward(backend.call(lambda first, second: backend.sum(first + second * 7), *outputs))
+
+        grads = [[1.0, 1.0], [7.0, 7.0]]
+        trace.expect(("before", grads), ("backward", grads), ("after", [[23.0, 23.0]]))
 
 
 @rule(
@@ -437,21 +467,31 @@ def test_attributes(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[observed("the output is a view of the input with the Function in its history")],
     needs=[Capability.CUSTOM_FUNCTION, Capability.TENSOR_HOOKS],
-    mutants=["returned-inputs-are-themselves", "returned-non-leaves-are-themselves"],
+    mutants=[
+        "returned-inputs-are-themselves",
+        "returned-non-leaves-are-themselves",
+        "returned-inputs-among-several-are-themselves",
+        "returned-second-inputs-are-themselves",
+    ],
 )
 def test_returned_input(backend: Backend, trace: Trace) -> None:
     """An input that a custom Function returns comes out as another tensor, a non-leaf with hooks of its own."""
-    function = backend.custom_function(lambda _ctx, x: x, lambda _ctx, grad: grad * 3)
+    alone = backend.custom_function(lambda _ctx, x: x, lambda _ctx, grad: grad * 3)
+    second = backend.custom_function(lambda _ctx, _, x: x, lambda _ctx, grad: (None, grad * 3))
+    both = backend.custom_function(lambda _ctx, w, x: (w * 2, x), lambda _ctx, *grads: (None, grads[1] * 3))
+    w = backend.tensor([3.0, 4.0])
 
-    def run(x):
+    def run(x, function):
         y = function(x)
         trace.log("same, leaf", [y is x, backend.is_leaf(y)])
         backend.register_hook(y, trace.saw("output"))
         backend.register_hook(x, trace.saw("input"))
         return backend.sum(y) + backend.sum(x * 2)
 
-    for forward in (run, lambda x: run(x * 1)):
+    for function, times in product((alone, lambda x: second(w, x), lambda x: both(w, x)[1]), (0, 1)):
         x = backend.tensor([1.0, 2.0], requires_grad=True)
-        backend.backward(backend.call(forward, x))
+        backend.backward(
+            backend.call(lambda x, function=function, times=times: run(x * 1 if times else x, function), x)
+        )
 
         trace.expect(("same, leaf", [False, False]), ("output", [1.0, 1.0]), ("input", [5.0, 5.0]))

@@ -1,5 +1,7 @@
 """Custom Functions: the gradients that their backward returns."""
 
+from itertools import product
+
 from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, notes, observed, rule
 from hooklaw.rules.hooks import NUMBERS
 
@@ -70,17 +72,27 @@ def test_by_position(backend: Backend, trace: Trace) -> None:
     mutants=[
         "wrong-number-of-gradients-accepted",
         "missing-gradients-of-a-function-padded",
+        "missing-gradients-of-constants-padded",
+        "functions-that-return-nothing-accepted",
         "surplus-gradients-dropped",
+        "surplus-gradients-dropped-after-a-none",
+        "surplus-gradients-of-one-input-dropped",
     ],
 )
 def test_number_of_gradients(backend: Backend, trace: Trace) -> None:
     """A custom Function's backward that returns too few gradients, or a surplus one other than None, is an error."""
-    for returned in (lambda grad: grad, lambda grad: (grad,), lambda grad: (grad, grad, grad)):
+    x, y = backend.tensor([1.0, 2.0], requires_grad=True), backend.tensor([3.0, 4.0], requires_grad=True)
+    few = (lambda grad: grad, lambda grad: (grad,), lambda _: None, lambda _: ())
+    surplus = (lambda grad: (grad, grad, grad), lambda grad: (grad, grad, None, grad))
+    for others, returned in (
+        *product(([y], [backend.tensor([3.0, 4.0])], [5]), few),
+        *product(([y], [5]), surplus),
+        ([], lambda grad: (grad, grad)),
+    ):
         function = backend.custom_function(
-            lambda _ctx, x, y: x * y, lambda _ctx, grad, returned=returned: returned(grad)
+            lambda _ctx, x, *_: x * 2, lambda _ctx, grad, returned=returned: returned(grad)
         )
-        x, y = backend.tensor([1.0, 2.0], requires_grad=True), backend.tensor([3.0, 4.0], requires_grad=True)
-        loss = backend.call(lambda x, y, function=function: backend.sum(function(x, y)), x, y)
+        loss = backend.call(lambda x, function=function, others=others: backend.sum(function(x, *others)), x)
 
         with trace.raises(ErrorKind.FUNCTION_RETURN_COUNT):
             backend.backward(loss)
@@ -91,7 +103,7 @@ def test_number_of_gradients(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[EXTENDING.sentence(8, 24)],
     needs=[Capability.CUSTOM_FUNCTION],
-    mutants=["trailing-nones-refused"],
+    mutants=["trailing-nones-refused", "surplus-nones-stripped-with-those-of-inputs"],
 )
 def test_trailing_none(backend: Backend, trace: Trace) -> None:
     """A custom Function's backward may return more values than forward had inputs if all surplus values are None.
@@ -103,11 +115,12 @@ def test_trailing_none(backend: Backend, trace: Trace) -> None:
         return x * factor + summand
 
     function = backend.custom_function(forward, lambda _ctx, grad: (grad * 2, None, None))
-    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    for given in ((), (2,), (2, 0)):
+        x = backend.tensor([1.0, 2.0], requires_grad=True)
 
-    backend.backward(backend.call(lambda x: backend.sum(function(x)), x))
+        backend.backward(backend.call(lambda x, given=given: backend.sum(function(x, *given)), x))
 
-    trace.expect_value("x.grad", [2.0, 2.0], backend.grad_of(x))
+        trace.expect_value(f"x.grad, given {given}", [2.0, 2.0], backend.grad_of(x))
 
 
 @rule(
@@ -133,7 +146,11 @@ def test_none_for_others(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[notes("extending", "example"), notes("autograd", "setting-requires-grad").sentence(4)],
     needs=[Capability.CUSTOM_FUNCTION],
-    mutants=["gradients-for-constants-refused", "gradients-for-constants-accumulated"],
+    mutants=[
+        "gradients-for-constants-refused",
+        "gradients-for-later-constants-refused",
+        "gradients-for-constants-accumulated",
+    ],
 )
 def test_gradient_for_a_constant(backend: Backend, trace: Trace) -> None:
     """A gradient that a custom Function's backward returns for an input that does not require grad is ignored.
@@ -141,11 +158,12 @@ def test_gradient_for_a_constant(backend: Backend, trace: Trace) -> None:
     A comment in the example says that it is not an error; and only leaves that require grad have gradients accumulated.
     """
     function = backend.custom_function(lambda _ctx, x, y: x * y, lambda _ctx, grad: (grad * 2, grad * 3))
-    x, y = backend.tensor([1.0, 2.0]), backend.tensor([3.0, 4.0], requires_grad=True)
+    for needed, expected in (((False, True), [None, [3.0, 3.0]]), ((True, False), [[2.0, 2.0], None])):
+        x, y = (backend.tensor([1.0, 2.0], requires_grad=flag) for flag in needed)
 
-    backend.backward(backend.call(lambda x, y: backend.sum(function(x, y)), x, y))
+        backend.backward(backend.call(lambda x, y: backend.sum(function(x, y)), x, y))
 
-    trace.expect_value("gradients", [None, [3.0, 3.0]], [backend.grad_of(x), backend.grad_of(y)])
+        trace.expect_value("gradients", expected, [backend.grad_of(x), backend.grad_of(y)])
 
 
 @rule(

@@ -339,30 +339,36 @@ def test_boxed(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[EXTENDING.sentence(42, 43)],
     needs=[*OPTIONS, Capability.WEAK_REFERENCES],
-    mutants=["function-clear-saved-tensors-ignored", "saved-tensors-of-functions-outlive-the-graph"],
+    mutants=[
+        "function-clear-saved-tensors-ignored",
+        "saved-tensors-of-functions-outlive-the-graph",
+        "later-saved-tensors-outlive-their-read",
+    ],
 )
 def test_cleared_and_freed(backend: Backend, trace: Trace) -> None:
     """With clear_saved_tensors_on_access a saved tensor is freed inside backward, when what read it is dropped."""
     alive: list[weakref.ref[Any]] = []
 
     def forward(ctx, x):
-        factor = backend.clone(x)
-        alive.append(weakref.ref(factor))
-        ctx.save_for_backward(factor)
+        factors = [backend.clone(x) for _ in range(3)]
+        alive.extend(map(weakref.ref, factors))
+        ctx.save_for_backward(*factors)
         return x * 2
 
     def backward(ctx, grad):
-        (factor,) = ctx.saved_tensors
-        trace.log("factor", factor)
-        del factor
-        trace.log("is freed", alive[0]() is None)
+        factors = [*ctx.saved_tensors]
+        trace.log("factors", factors)
+        while factors:
+            del factors[0]
+            trace.log("are freed", [factor() is None for factor in alive])
         return grad * 2
 
     with without_collector():
         function = backend.custom_function(forward, backward, clear_saved_tensors_on_access=True)
         backend.backward(backend.sum(function(leaf(backend))))
 
-    trace.expect(("factor", [1.0, 2.0]), ("is freed", True))
+    freed = [("are freed", [True] * times + [False] * (3 - times)) for times in (1, 2, 3)]
+    trace.expect(("factors", [[1.0, 2.0]] * 3), *freed)
 
 
 @rule(
