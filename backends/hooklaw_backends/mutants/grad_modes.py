@@ -55,6 +55,20 @@ def recorded_in_inference_mode_unless_a_product(self: Mutant, old: Hook, tensor:
         return old(tensor)
 
 
+@overriding("clone")
+def clone_recorded_in_inference_mode(self: Mutant, old: Hook, tensor: Any) -> Any:
+    """clone is recorded even in inference mode."""
+    with self.inference_mode(mode=False) if self.is_for_inference(self.tensor([0.0])) else nullcontext():
+        return old(tensor)
+
+
+@products
+def inference_tensors_can_be_saved_as_left_factors(self: Mutant, multiply: Hook, left: Any, right: Any) -> Any:
+    """An inference tensor can be the left factor of a product that is recorded."""
+    is_right = not self.is_tensor(left) or self.is_for_inference(self.tensor([0.0]))
+    return multiply(left if is_right else _ordinary(self, left), right)
+
+
 @overriding("exp", "sum")
 def only_products_in_inference_mode_are_inference_tensors(self: Mutant, old: Hook, tensor: Any) -> Any:
     """An exponential or a sum computed in inference mode is an ordinary tensor."""

@@ -1,5 +1,6 @@
 """Mutants that lose hooks when a tensor is changed in place, miscount changes, or refuse the wrong ones."""
 
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -79,10 +80,31 @@ class VersionCheckedUnderHooks(Mutant):
 @overriding("mul_")
 def leaf_changed_in_place(self: Mutant, old: Hook, tensor: Any, factor: Any) -> Any:
     """A leaf that requires grad can be changed in place, and the change is not recorded."""
-    if not (self.is_leaf(tensor) and self.requires_grad(tensor)):
+    return _changing(self, old, tensor, factor, if_=True)
+
+
+def _changing(self: Mutant, old: Hook, tensor: Any, factor: Any, *, if_: bool) -> Any:
+    """Multiply a tensor in place, without recording it if it is a leaf that requires grad and something holds."""
+    with self.no_grad() if if_ and self.is_leaf(tensor) and self.requires_grad(tensor) else nullcontext():
         return old(tensor, factor)
-    with self.no_grad():
-        return old(tensor, factor)
+
+
+@overriding("mul_")
+def leaf_multiplied_by_a_tensor(self: Mutant, old: Hook, tensor: Any, factor: Any) -> Any:
+    """A leaf that requires grad can be multiplied in place by a tensor."""
+    return _changing(self, old, tensor, factor, if_=self.is_tensor(factor))
+
+
+@overriding("mul_")
+def leaf_without_dimensions_changed_in_place(self: Mutant, old: Hook, tensor: Any, factor: Any) -> Any:
+    """A 0-d leaf that requires grad can be changed in place."""
+    return _changing(self, old, tensor, factor, if_=self.shape(tensor) == ())
+
+
+@overriding("mul_")
+def leaf_with_a_gradient_changed_in_place(self: Mutant, old: Hook, tensor: Any, factor: Any) -> Any:
+    """A leaf that requires grad can be changed in place once it has a gradient."""
+    return _changing(self, old, tensor, factor, if_=self.grad_of(tensor) is not None)
 
 
 @overriding("mul_")

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from contextlib import nullcontext, suppress
 from typing import Any
+from weakref import ref
 
 from hooklaw_backends.mutants.base import Hook, Mutant, overriding, products
 
@@ -164,6 +165,28 @@ def results_are_never_leaves(self: _Made, old: Hook, tensor: Any) -> bool:
     return self.keeps(tensor)
 
 
+class ResultsOfASingleConstantAreNoLeaves(Mutant):
+    """What exp, sum or clone makes of a tensor that does not require grad is not a leaf."""
+
+    def exp(self, tensor: Any) -> Any:
+        return self.noted(super().exp(tensor))
+
+    def sum(self, tensor: Any) -> Any:
+        return self.noted(super().sum(tensor))
+
+    def clone(self, tensor: Any) -> Any:
+        return self.noted(super().clone(tensor))
+
+    def noted(self, made: Any) -> Any:
+        """Return a result that is not a leaf."""
+        self.kept.append(ref(made))
+        return made
+
+    def is_leaf(self, tensor: Any) -> bool:
+        is_result = any(made() is tensor for made in self.kept)
+        return super().is_leaf(tensor) and (self.requires_grad(tensor) or not is_result)
+
+
 class ResultsUnderNoGradAreNoLeaves(Mutant):
     """The result of an operation under no_grad is not a leaf if one of the inputs requires grad."""
 
@@ -224,6 +247,43 @@ def views_of_leaves_are_detached_in_place(self: Mutant, old: Hook, tensor: Any) 
     base = self.base_of(tensor)
     if base is None or not self.is_leaf(base):
         old(tensor)
+
+
+@overriding("detach_")
+def views_of_constants_are_detached_in_place(self: Mutant, old: Hook, tensor: Any) -> None:
+    """detach_ of a view that does not require grad is no error."""
+    if self.requires_grad(tensor) or self.base_of(tensor) is None:
+        old(tensor)
+
+
+class _DetachingViews(Mutant):
+    """A mutant that does not refuse detach_ of some views."""
+
+    def noted(self, view: Any) -> Any:
+        """Return a view that can be detached in place."""
+        self.kept.append(ref(view))
+        return view
+
+    def detach_(self, tensor: Any) -> Any:
+        return tensor if any(view() is tensor for view in self.kept) else super().detach_(tensor)
+
+
+class ViewsOfViewsAreDetachedInPlace(_DetachingViews):
+    """detach_ of a view of a view is no error."""
+
+    def view(self, tensor: Any, *shape: int) -> Any:
+        made = super().view(tensor, *shape)
+        return made if self.base_of(tensor) is None else self.noted(made)
+
+
+class TransposedViewsAreDetachedInPlace(_DetachingViews):
+    """detach_ of what transpose or expand has made is no error."""
+
+    def transpose(self, tensor: Any, first: int, second: int) -> Any:
+        return self.noted(super().transpose(tensor, first, second))
+
+    def expand(self, tensor: Any, *shape: int) -> Any:
+        return self.noted(super().expand(tensor, *shape))
 
 
 @overriding("detach_")

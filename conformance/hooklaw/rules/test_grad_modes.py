@@ -49,7 +49,7 @@ def test_result(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[NO_GRAD.sentence(4)],
     needs=[Capability.GRAD_MODE, Capability.VIEWS],
-    mutants=["no-grad-not-entered", "views-under-no-grad-require-grad"],
+    mutants=["no-grad-not-entered", "views-under-no-grad-require-grad", "views-of-views-recorded-under-no-grad"],
 )
 def test_view(backend: Backend, trace: Trace) -> None:
     """A view made under no_grad does not require grad."""
@@ -62,6 +62,14 @@ def test_view(backend: Backend, trace: Trace) -> None:
     views = backend.call(forward, backend.tensor([1.0, 2.0], requires_grad=True))
 
     trace.expect_value("require grad", [False, False], [backend.requires_grad(view) for view in views])
+
+    def others(x):
+        y = backend.view(x * 2, 2, 1)
+        with backend.no_grad():
+            return backend.view(y, 2), backend.transpose(y, 0, 1), backend.expand(y, 2, 3)
+
+    views = backend.call(others, backend.tensor([1.0, 2.0], requires_grad=True))
+    trace.expect_value("others require grad", [False] * 3, [backend.requires_grad(view) for view in views])
 
 
 @rule(
@@ -192,6 +200,7 @@ def nested(backend: Backend, trace: Trace, order: Sequence[bool], *, fails: bool
         "inference-mode-not-entered",
         "inference-mode-lasts-after-an-error",
         "recorded-in-inference-mode-unless-a-product",
+        "clone-recorded-in-inference-mode",
         "inference-mode-ends-the-outer",
     ],
 )
@@ -207,7 +216,7 @@ def test_inference(backend: Backend, trace: Trace) -> None:
             for _ in range(inner):
                 with backend.inference_mode():
                     pass
-            for result in backend.call(lambda x: (x * 2, backend.exp(x), backend.sum(x)), x):
+            for result in backend.call(lambda x: (x * 2, backend.exp(x), backend.sum(x), backend.clone(x)), x):
                 trace.expect_value("requires grad", expected=False, observed=backend.requires_grad(result))
             raise KeyError
         result = backend.call(lambda x: x * 2, x)
@@ -264,6 +273,7 @@ def multiplied(backend: Backend, x: Any, modes: Sequence[dict[str, bool]], produ
         "inference-mode-is-no-grad",
         "products-in-inference-mode-are-ordinary",
         "only-products-in-inference-mode-are-inference-tensors",
+        "inference-tensors-can-be-saved-as-left-factors",
     ],
 )
 def test_inference_tensor_saved(backend: Backend, trace: Trace) -> None:
@@ -274,8 +284,9 @@ def test_inference_tensor_saved(backend: Backend, trace: Trace) -> None:
         made_from_data = backend.tensor([1.0, 2.0])
 
     for made in (made_from_data, *tensors):
-        with trace.raises(ErrorKind.INFERENCE_TENSOR):
-            backend.call(lambda x, made=made: x * made, backend.tensor([1.0, 2.0], requires_grad=True))
+        for multiply in (lambda x, made: x * made, lambda x, made: made * x):
+            with trace.raises(ErrorKind.INFERENCE_TENSOR):
+                backend.call(multiply, backend.tensor([1.0, 2.0], requires_grad=True), made)
 
 
 @rule(

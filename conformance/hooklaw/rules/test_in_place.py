@@ -19,7 +19,12 @@ INCREMENT = docstring("torch.autograd.graph.increment_version")
     basis=Basis.OBSERVED,
     sources=[observed("a leaf that requires grad is refused by in-place operations")],
     needs=[Capability.IN_PLACE, Capability.GRAD_MODE],
-    mutants=["leaf-changed-in-place"],
+    mutants=[
+        "leaf-changed-in-place",
+        "leaf-multiplied-by-a-tensor",
+        "leaf-without-dimensions-changed-in-place",
+        "leaf-with-a-gradient-changed-in-place",
+    ],
 )
 def test_leaf(backend: Backend, trace: Trace) -> None:
     """In grad mode an in-place operation on a leaf that requires grad is an error, and does not change the leaf."""
@@ -28,6 +33,15 @@ def test_leaf(backend: Backend, trace: Trace) -> None:
     with trace.raises(ErrorKind.LEAF_IN_PLACE):
         backend.call(lambda x: backend.mul_(x, 2), x)
     trace.expect_value("x", [1.0, 2.0], x)
+
+    for numbers in NUMBERS:
+        x, factor = backend.tensor(numbers, requires_grad=True), backend.tensor(numbers)
+        for _ in range(2):
+            for by in (2, factor, x):
+                with trace.raises(ErrorKind.LEAF_IN_PLACE):
+                    backend.call(lambda x, by=by: backend.mul_(x, by), x)
+                trace.expect_value("x", numbers, x)
+            backend.backward(backend.call(lambda x: backend.sum(x * 3), x))
 
 
 @rule(

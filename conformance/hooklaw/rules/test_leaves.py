@@ -242,6 +242,7 @@ def keeps_hooks(backend: Backend, trace: Trace, register: Callable[[Any, Any], A
     needs=[Capability.GRAD_MODE],
     mutants=[
         "results-are-never-leaves",
+        "results-of-a-single-constant-are-no-leaves",
         "results-under-no-grad-are-no-leaves",
     ],
 )
@@ -253,6 +254,8 @@ def test_constants_are_leaves(backend: Backend, trace: Trace) -> None:
 
     trace.expect_value("is a leaf", expected=True, observed=backend.is_leaf(product_of_constants))
     trace.expect_value("detached: is a leaf", expected=True, observed=backend.is_leaf(detached))
+    for operation in (backend.exp, backend.sum, backend.clone):
+        trace.expect_value("of one: is a leaf", expected=True, observed=backend.is_leaf(backend.call(operation, a)))
     with backend.no_grad():
         unrecorded = backend.call(lambda x: x * 2, backend.tensor([1.0], requires_grad=True))
     trace.expect_value("made in no_grad: is a leaf", expected=True, observed=backend.is_leaf(unrecorded))
@@ -463,15 +466,22 @@ def test_detached_after_saving(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[observed("a warning says that .grad of a non-leaf is not populated, and how to retain it")],
     needs=[Capability.RETAIN_GRAD],
-    mutants=["reading-a-gradient-never-warns"],
+    mutants=["reading-a-gradient-never-warns", "reading-the-gradient-of-a-constant-warns"],
 )
 def test_reading_warns(backend: Backend, trace: Trace) -> None:
     """Reading .grad of a non-leaf that does not retain its gradient may warn; that of any other tensor does not."""
     x = backend.tensor([1.0, 2.0], requires_grad=True)
-    y, retaining = x * 2, x * 3
+    y, retaining, constant = x * 2, x * 3, backend.tensor([1.0, 2.0])
     backend.retain_grad(retaining)
 
-    for what, tensor, expected in (("leaf", x, False), ("retaining", retaining, False), ("non-leaf", y, True)):
+    for what, tensor, expected in (
+        ("leaf", x, False),
+        ("retaining", retaining, False),
+        ("constant", constant, False),
+        ("made of constants", constant * 2, False),
+        ("detached", backend.detach(y), False),
+        ("non-leaf", y, True),
+    ):
         with catch_warnings(record=True, action="always") as caught:
             backend.grad_of(tensor)
         trace.expect_value(f"warns, {what}", expected, bool(caught))
@@ -482,11 +492,26 @@ def test_reading_warns(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[docstring("torch.Tensor.detach_").sentence(2)],
     needs=[Capability.DETACH_IN_PLACE, Capability.VIEWS],
-    mutants=["detach-of-a-view-accepted", "views-of-leaves-are-detached-in-place"],
+    mutants=[
+        "detach-of-a-view-accepted",
+        "views-of-leaves-are-detached-in-place",
+        "views-of-constants-are-detached-in-place",
+        "views-of-views-are-detached-in-place",
+        "transposed-views-are-detached-in-place",
+    ],
 )
 def test_view_not_detached(backend: Backend, trace: Trace) -> None:
     """Detaching a view in place is an error."""
     x = backend.tensor([1.0, 2.0], requires_grad=True)
     for view in backend.call(lambda x: (backend.view(x * 2, 2, 1), backend.view(x, 2, 1)), x):
+        with trace.raises(ErrorKind.VIEW_DETACHED):
+            backend.detach_(view)
+
+    def others(x):
+        y = backend.view(x * 2, 2, 1)
+        return backend.view(y, 2), backend.transpose(y, 0, 1), backend.expand(y, 2, 3)
+
+    of_constant = backend.call(lambda x: backend.view(x, 2, 1), backend.tensor([1.0, 2.0]))
+    for view in (*backend.call(others, x), of_constant):
         with trace.raises(ErrorKind.VIEW_DETACHED):
             backend.detach_(view)

@@ -1,9 +1,9 @@
 """Mutants of torch: tensors that share or say less than they should."""
 
 from typing import Any
-from warnings import catch_warnings
+from warnings import catch_warnings, warn
 
-from hooklaw_backends.mutants.base import Mutant
+from hooklaw_backends.mutants.base import Hook, Mutant, overriding
 
 
 class DetachedTensorHasItsOwnVersion(Mutant):
@@ -27,3 +27,11 @@ class ReadingAGradientNeverWarns(Mutant):
     def grad_of(self, tensor: Any) -> Any:
         with catch_warnings(action="ignore"):
             return super().grad_of(tensor)
+
+
+@overriding("grad_of")
+def reading_the_gradient_of_a_constant_warns(self: Mutant, old: Hook, tensor: Any) -> Any:
+    """Reading the gradient of a tensor that does not require grad warns."""
+    if not self.requires_grad(tensor):
+        warn("a tensor that does not require grad has no gradient", stacklevel=1)
+    return old(tensor)
