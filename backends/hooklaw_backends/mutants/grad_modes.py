@@ -105,6 +105,26 @@ def increment_of_a_list_with_an_inference_tensor_lost(self: Mutant, old: Hook, t
         old(tensors)
 
 
+@overriding("mul_")
+def changes_in_place_recorded_under_no_grad(self: Mutant, old: Hook, tensor: Any, factor: Any) -> Any:
+    """A change in place of a tensor that does not require grad is recorded even under no_grad."""
+    with nullcontext() if self.requires_grad(tensor) else self.enable_grad():
+        return old(tensor, factor)
+
+
+@overriding("custom_function")
+def functions_save_inference_tensors(self: Mutant, old: Hook, forward: Hook, backward: Hook, **options: bool) -> Hook:
+    """A custom Function can save an inference tensor outside of inference mode."""
+    made = old(forward, backward, **options)
+
+    def apply(*inputs: Any) -> Any:
+        if self.is_for_inference(self.tensor([0.0])):
+            return made(*inputs)
+        return made(*(_ordinary(self, each) if self.is_tensor(each) else each for each in inputs))
+
+    return apply
+
+
 @overriding("detect_anomaly")
 def anomalies_undetected(self: Mutant, old: Hook) -> Any:
     """Anomaly detection does not report NaN gradients."""

@@ -1,8 +1,10 @@
 """Mutants that lose hooks when a tensor is changed in place, miscount changes, or refuse the wrong ones."""
 
+from collections.abc import Mapping
 from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
+from weakref import ref
 
 from hooklaw_backends.mutants.base import Hook, Mutant, fresh, overriding, products
 from hooklaw_backends.mutants.shared import Handle, as_prehook
@@ -105,6 +107,33 @@ def leaf_without_dimensions_changed_in_place(self: Mutant, old: Hook, tensor: An
 def leaf_with_a_gradient_changed_in_place(self: Mutant, old: Hook, tensor: Any, factor: Any) -> Any:
     """A leaf that requires grad can be changed in place once it has a gradient."""
     return _changing(self, old, tensor, factor, if_=self.grad_of(tensor) is not None)
+
+
+class ParametersChangedInPlace(Mutant):
+    """A parameter of a module can be changed in place in grad mode."""
+
+    def module(self, parameters: Mapping[str, Any], forward: Hook) -> Any:
+        made = super().module(parameters, forward)
+        self.kept += [ref(getattr(made, name)) for name in parameters]
+        return made
+
+    def mul_(self, tensor: Any, factor: Any) -> Any:
+        return _changing(self, super().mul_, tensor, factor, if_=any(kept() is tensor for kept in self.kept))
+
+
+class LeavesMadeToRequireGradChangedInPlace(Mutant):
+    """A leaf that was made to require grad can be changed in place in grad mode."""
+
+    def set_requires_grad(self, tensor: Any, *, requires_grad: bool) -> None:
+        self.kept.append(ref(tensor))
+        super().set_requires_grad(tensor, requires_grad=requires_grad)
+
+    def requires_grad_(self, tensor: Any) -> Any:
+        self.kept.append(ref(tensor))
+        return super().requires_grad_(tensor)
+
+    def mul_(self, tensor: Any, factor: Any) -> Any:
+        return _changing(self, super().mul_, tensor, factor, if_=any(kept() is tensor for kept in self.kept))
 
 
 @overriding("mul_")

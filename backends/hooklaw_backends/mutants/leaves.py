@@ -187,6 +187,31 @@ class ResultsOfASingleConstantAreNoLeaves(Mutant):
         return super().is_leaf(tensor) and (self.requires_grad(tensor) or not is_result)
 
 
+@overriding("is_leaf")
+def views_are_never_leaves(self: Mutant, old: Hook, tensor: Any) -> bool:
+    """A view is not a leaf, even if it does not require grad."""
+    return old(tensor) and self.base_of(tensor) is None
+
+
+@overriding("is_leaf")
+def views_of_leaves_are_leaves(self: Mutant, old: Hook, tensor: Any) -> bool:
+    """A view of a leaf is a leaf, even if it requires grad."""
+    base = self.base_of(tensor)
+    return old(tensor) or (base is not None and old(base))
+
+
+class ParametersAreNoLeaves(Mutant):
+    """A parameter of a module is not a leaf."""
+
+    def module(self, parameters: Mapping[str, Any], forward: Hook) -> Any:
+        made = super().module(parameters, forward)
+        self.kept += [ref(getattr(made, name)) for name in parameters]
+        return made
+
+    def is_leaf(self, tensor: Any) -> bool:
+        return super().is_leaf(tensor) and not any(kept() is tensor for kept in self.kept)
+
+
 class ResultsUnderNoGradAreNoLeaves(Mutant):
     """The result of an operation under no_grad is not a leaf if one of the inputs requires grad."""
 

@@ -73,6 +73,23 @@ def test_view(backend: Backend, trace: Trace) -> None:
 
 
 @rule(
+    "mode.no-grad.result.in-place",
+    level=Level.MUST,
+    sources=[NO_GRAD.sentence(4)],
+    needs=[Capability.GRAD_MODE, Capability.IN_PLACE],
+    mutants=["no-grad-not-entered", "changes-in-place-recorded-under-no-grad"],
+)
+def test_changed(backend: Backend, trace: Trace) -> None:
+    """A constant that is changed in place under no_grad does not require grad, even if the factor does."""
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    made, computed = backend.tensor([3.0, 4.0]), backend.tensor([3.0, 4.0]) * 2
+    for constant in (made, computed):
+        with backend.no_grad():
+            backend.call(lambda x, constant=constant: backend.mul_(constant, x), x)
+    trace.expect_value("require grad", [False, False], [backend.requires_grad(each) for each in (made, computed)])
+
+
+@rule(
     "mode.no-grad.requires-grad-false",
     level=Level.MUST,
     sources=[NO_GRAD.sentence(4, 6), NO_GRAD_MODE.sentence(4)],
@@ -287,6 +304,31 @@ def test_inference_tensor_saved(backend: Backend, trace: Trace) -> None:
         for multiply in (lambda x, made: x * made, lambda x, made: made * x):
             with trace.raises(ErrorKind.INFERENCE_TENSOR):
                 backend.call(multiply, backend.tensor([1.0, 2.0], requires_grad=True), made)
+
+
+@rule(
+    "mode.inference.saved-outside.custom-function",
+    level=Level.MUST,
+    sources=[INFERENCE.sentence(4), INFERENCE_SECTION.sentence(3)],
+    needs=[Capability.INFERENCE_MODE, Capability.INFERENCE_TENSORS, Capability.CUSTOM_FUNCTION],
+    mutants=["inference-mode-is-no-grad", "functions-save-inference-tensors"],
+)
+def test_inference_tensor_saved_by_a_function(backend: Backend, trace: Trace) -> None:
+    """A custom Function cannot save an inference tensor for backward outside of inference mode."""
+
+    def forward(ctx, x, made):
+        ctx.save_for_backward(x, made)
+        return x * made
+
+    def backward(ctx, grad):
+        _, made = ctx.saved_tensors
+        return grad * made, None
+
+    function = backend.custom_function(forward, backward)
+    with backend.inference_mode():
+        made = backend.tensor([1.0, 2.0])
+    with trace.raises(ErrorKind.INFERENCE_TENSOR):
+        backend.call(function, backend.tensor([1.0, 2.0], requires_grad=True), made)
 
 
 @rule(

@@ -45,6 +45,29 @@ def test_leaf(backend: Backend, trace: Trace) -> None:
 
 
 @rule(
+    "inplace.leaf-error.origins",
+    level=Level.SHOULD,
+    basis=Basis.OBSERVED,
+    sources=[observed("a leaf that requires grad is refused by in-place operations")],
+    needs=[Capability.IN_PLACE, Capability.GRAD_MODE, Capability.MODULES, Capability.REQUIRES_GRAD_FLAG],
+    mutants=["parameters-changed-in-place", "leaves-made-to-require-grad-changed-in-place"],
+)
+def test_leaf_of_any_origin(backend: Backend, trace: Trace) -> None:
+    """In grad mode an in-place operation on a parameter, or on a leaf that was made to require grad, is an error.
+
+    It does not change the leaf.
+    """
+    module = backend.module({"weight": backend.tensor([1.0, 2.0])}, lambda module, x: x * module.weight)
+    switched, copied = backend.tensor([1.0, 2.0]), backend.call(lambda x: x * 1, backend.tensor([1.0, 2.0]))
+    backend.set_requires_grad(switched, requires_grad=True)
+    backend.requires_grad_(copied)
+    for x in (module.weight, switched, copied):
+        with trace.raises(ErrorKind.LEAF_IN_PLACE):
+            backend.call(lambda x: backend.mul_(x, 2), x)
+        trace.expect_value("x", [1.0, 2.0], x)
+
+
+@rule(
     "inplace.leaf.no-grad",
     level=Level.MUST,
     sources=[notes("autograd", "no-grad-mode").sentence(5, 6)],

@@ -262,6 +262,23 @@ def test_constants_are_leaves(backend: Backend, trace: Trace) -> None:
 
 
 @rule(
+    "leaf.no-grad-is-leaf.view",
+    level=Level.MUST,
+    sources=[LEAF.sentence(1)],
+    needs=[Capability.VIEWS],
+    mutants=["views-are-never-leaves"],
+)
+def test_views_of_constants_are_leaves(backend: Backend, trace: Trace) -> None:
+    """A view of a tensor that does not require grad is a leaf, and so is a view of a detached tensor."""
+    constant = backend.tensor([1.0, 2.0])
+    detached = backend.detach(backend.call(lambda x: x * 2, backend.tensor([1.0, 2.0], requires_grad=True)))
+    for tensor in (constant, detached):
+        view = backend.call(lambda x: backend.view(x, 2, 1), tensor)
+        for each in (view, backend.call(lambda x: backend.transpose(x, 0, 1), view)):
+            trace.expect_value("is a leaf", expected=True, observed=backend.is_leaf(each))
+
+
+@rule(
     "leaf.user-created",
     level=Level.MUST,
     sources=[LEAF.sentence(2, 3)],
@@ -276,6 +293,23 @@ def test_made_by_the_user(backend: Backend, trace: Trace) -> None:
     for label, tensor, leaf in (("made by the user", x, True), ("made by an operation", y, False)):
         trace.expect_value(f"{label}: is a leaf", leaf, backend.is_leaf(tensor))
         trace.expect_value(f"{label}: has no grad_fn", leaf, backend.grad_fn(tensor) is None)
+
+
+@rule(
+    "leaf.user-created.parameters",
+    level=Level.MUST,
+    sources=[LEAF.sentence(2, 3)],
+    needs=[Capability.MODULES, Capability.VIEWS],
+    mutants=["parameters-are-no-leaves", "views-of-leaves-are-leaves"],
+)
+def test_parameters_and_views(backend: Backend, trace: Trace) -> None:
+    """Each parameter of a module is a leaf, and a view of a leaf that requires grad is not."""
+    given = {"weight": backend.tensor([1.0, 2.0]), "bias": backend.tensor([3.0, 4.0])}
+    module = backend.module(given, lambda module, x: x * module.weight + module.bias)
+    for x in (module.weight, module.bias, backend.tensor([1.0, 2.0], requires_grad=True)):
+        trace.expect_value("is a leaf", expected=True, observed=backend.is_leaf(x))
+        view = backend.call(lambda x: backend.view(x, 2, 1), x)
+        trace.expect_value("view: is a leaf", expected=False, observed=backend.is_leaf(view))
 
 
 @rule(
