@@ -199,24 +199,36 @@ def test_last_node(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[observed("the tuple that the hook returns replaces the gradients of the last Node's inputs")],
     needs=[*NEEDS, Capability.GLOBAL_MODULE_HOOKS],
-    mutants=["legacy-module-hook-replaces-nothing", "legacy-module-hook-never-runs"],
+    mutants=[
+        "legacy-module-hook-replaces-nothing",
+        "legacy-module-hook-never-runs",
+        "legacy-module-hook-replaces-nothing-for-one-input",
+        "later-legacy-module-hooks-replace-nothing",
+        "legacy-module-hook-replaces-once",
+    ],
 )
 def test_replaces(backend: Backend, trace: Trace) -> None:
     """What a legacy backward hook returns, of a module or a global one, replaces the gradients of the inputs."""
 
-    def replace(grad, number):
-        return grad * 0 + number
+    def tenfold(_module, grads, _outputs):
+        return tuple(grad * 10 for grad in grads)
 
-    for register in (backend.register_backward_hook, lambda _, hook: backend.register_module_backward_hook(hook)):
-        x, y = leaf(backend), leaf(backend)
-        module = backend.module({}, lambda _module, x, y: x * y)
-        handle = register(module, trace.saw("hook", lambda _, grads, _outputs: tuple(map(replace, grads, (7, 9)))))
-        with catch_warnings(action="ignore"):
-            backend.backward(backend.sum(called(backend, module, x, y)))
-        handle.remove()
+    registrations = (backend.register_backward_hook, lambda _, hook: backend.register_module_backward_hook(hook))
+    for register, one in product(registrations, (True, False)):
+        module = backend.module({}, lambda _module, x, y, one=one: backend.sum(x) if one else x * y)
+        handles = []
+        for factor in (10.0, 100.0):
+            handles.append(register(module, trace.saw("hook", tenfold)))
+            for _ in range(2):
+                x, y = leaf(backend), backend.tensor([3.0, 5.0], requires_grad=True)
+                with catch_warnings(action="ignore"):
+                    backend.backward(backend.sum(called(backend, module, x, y)))
 
-        trace.expect("hook")
-        trace.expect_value("gradients", [[7.0, 7.0], [9.0, 9.0]], [backend.grad_of(x), backend.grad_of(y)])
+                trace.expect(*["hook"] * len(handles))
+                expected = [[factor] * 2, None] if one else [[3 * factor, 5 * factor], [factor, 2 * factor]]
+                trace.expect_value("gradients", expected, [backend.grad_of(x), backend.grad_of(y)])
+        for handle in handles:
+            handle.remove()
 
 
 @rule(
@@ -260,20 +272,32 @@ def test_wrong_length(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[GLOBAL, observed("global hooks are collected before the module's own at each call of a module")],
     needs=[*NEEDS, Capability.GLOBAL_MODULE_HOOKS],
-    mutants=["global-legacy-backward-hook-lost-second-call"],
+    mutants=[
+        "global-legacy-backward-hook-lost-second-call",
+        "global-legacy-hooks-of-older-modules-alone",
+        "global-legacy-hooks-run-after-later-ones",
+    ],
 )
 def test_global(backend: Backend, trace: Trace) -> None:
     """A global legacy backward hook runs for every module, before the module's own legacy hooks."""
-    inner, outer = (backend.module({}, lambda _module, x: backend.exp(x)) for _ in range(2))
+    modules: dict[str, Any] = {}
+
+    def make(name):
+        modules[name] = backend.module({}, lambda _module, x: backend.exp(x))
+        return modules[name]
+
+    inner, middle = make("inner"), make("middle")
     backend.register_backward_hook(inner, trace.saw("own"))
     handle = backend.register_module_backward_hook(
-        lambda module, *_: trace.log("global", "inner" if module is inner else "outer")
+        lambda module, *_: trace.log("global", next(name for name, made in modules.items() if made is module))
     )
+    outer = make("outer")
+    backend.register_backward_hook(middle, trace.saw("own, later"))
     with catch_warnings(action="ignore"):
-        backend.backward(backend.sum(backend.call(lambda x: outer(inner(x)), leaf(backend))))
+        backend.backward(backend.sum(backend.call(lambda x: outer(middle(inner(x))), leaf(backend))))
     handle.remove()
 
-    trace.expect(("global", "outer"), ("global", "inner"), "own")
+    trace.expect(("global", "outer"), ("global", "middle"), "own, later", ("global", "inner"), "own")
 
 
 @rule(
