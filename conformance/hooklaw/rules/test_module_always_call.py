@@ -43,6 +43,7 @@ def saw(trace: Trace, label: str) -> Callable[..., None]:
         "arguments-lost-after-a-failure",
         "arguments-without-keywords-lost-after-a-failure",
         "always-called-hooks-skipped-if-an-inner-module-fails",
+        "always-called-hooks-hide-what-an-error-says",
     ],
 )
 def test_always_called(backend: Backend, trace: Trace) -> None:
@@ -65,7 +66,7 @@ def test_always_called(backend: Backend, trace: Trace) -> None:
         backend.register_forward_hook(module, with_keywords, with_kwargs=True, always_call=True)
         backend.register_forward_hook(module, noting("ordinary too"))
 
-        with trace.raises_type(UserError):
+        with trace.raises_type(UserError, "of the user"):
             backend.call(lambda x, module=module: module(x, factor=3), backend.tensor([1.0, 2.0]))
 
         trace.expect_in_any_order("first", "second")
@@ -82,6 +83,7 @@ def test_always_called(backend: Backend, trace: Trace) -> None:
         "always-called-hook-called-twice",
         "always-called-hook-skipped-if-it-ran-before",
         "always-called-hook-skipped-after-a-failing-hook",
+        "later-always-called-hooks-called-twice-if-a-hook-fails",
     ],
 )
 def test_always_called_once(backend: Backend, trace: Trace) -> None:
@@ -104,13 +106,25 @@ def test_always_called_once(backend: Backend, trace: Trace) -> None:
         backend.call(module, backend.tensor([1.0, 2.0]))
     trace.expect("always called")
 
+    module = doubling(backend)
+    for label in EARLIER:
+        backend.register_forward_hook(module, saw(trace, label), always_call=True)
+    backend.register_forward_hook(module, fail)
+    with trace.raises_type(UserError):
+        backend.call(module, backend.tensor([1.0, 2.0]))
+    trace.expect_in_any_order(*EARLIER)
+
 
 @rule(
     "module.forward.always-call.replace",
     level=Level.MUST,
     sources=[HOOK.sentence(5, 7)],
     needs=[Capability.MODULES, Capability.ALWAYS_CALL],
-    mutants=["output-of-an-always-called-hook-ignored"],
+    mutants=[
+        "output-of-an-always-called-hook-ignored",
+        "output-of-later-always-called-hooks-ignored",
+        "output-of-an-always-called-hook-ignored-after-a-failure",
+    ],
 )
 def test_replaces_the_output(backend: Backend, trace: Trace) -> None:
     """What a forward hook with always_call=True returns becomes the output of a call that does not fail."""
@@ -119,24 +133,43 @@ def test_replaces_the_output(backend: Backend, trace: Trace) -> None:
 
     trace.expect_value("output", [3.0, 5.0], backend.call(module, backend.tensor([1.0, 2.0])))
 
+    module = backend.module({}, lambda _module, x, fails: fail() if fails else x * 2)
+    for number in (1, 10, 100):
+        backend.register_forward_hook(
+            module,
+            lambda _module, _args, output, number=number: output + number if backend.is_tensor(output) else None,
+            always_call=True,
+        )
+    for _ in range(2):
+        output = backend.call(lambda x: module(x, False), backend.tensor([1.0, 2.0]))  # noqa: FBT003 - by position
+        trace.expect_value("output of three hooks", [113.0, 115.0], output)
+        with trace.raises_type(UserError):
+            backend.call(lambda x: module(x, True), backend.tensor([1.0, 2.0]))  # noqa: FBT003 - by position
+
 
 @rule(
     "module.forward.always-call.prehook-error",
     level=Level.MUST,
     sources=[HOOK.sentence(17)],
     needs=[Capability.MODULES, Capability.ALWAYS_CALL],
-    mutants=["forward-hook-always-call-ignored", "always-called-hook-needs-forward"],
+    mutants=[
+        "forward-hook-always-call-ignored",
+        "always-called-hook-needs-forward",
+        "always-called-hook-skipped-if-a-later-pre-hook-fails",
+    ],
 )
 def test_always_called_after_a_pre_hook(backend: Backend, trace: Trace) -> None:
     """A forward hook with always_call=True runs even if a forward pre-hook failed and forward never began."""
-    module = doubling(backend)
-    backend.register_forward_pre_hook(module, fail)
-    backend.register_forward_hook(module, saw(trace, "always called"), always_call=True)
+    for pre_hooks in ((fail,), (saw(trace, "before"), fail)):
+        module = doubling(backend)
+        for pre_hook in pre_hooks:
+            backend.register_forward_pre_hook(module, pre_hook)
+        backend.register_forward_hook(module, saw(trace, "always called"), always_call=True)
 
-    with trace.raises_type(UserError):
-        backend.call(module, backend.tensor([1.0, 2.0]))
+        with trace.raises_type(UserError):
+            backend.call(module, backend.tensor([1.0, 2.0]))
 
-    trace.expect("always called")
+        trace.expect(*["before"] * (len(pre_hooks) - 1), "always called")
 
 
 @rule(

@@ -1,0 +1,113 @@
+"""Mutants of forward hooks with always_call=True: several of them, errors around them, and what they return."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from hooklaw_backends.mutants.base import Hook, Mutant, altering, fresh, overriding
+from hooklaw_backends.mutants.shared import without_result
+
+
+class AlwaysCalledHooksHideWhatAnErrorSays(Mutant):
+    """If a module has a hook with always_call=True, the caller gets a new error of the type of the first."""
+
+    def register_forward_hook(self, module: Any, hook: Hook, **options: bool) -> Any:
+        self.kept += [True] if options.get("always_call") else []
+        return super().register_forward_hook(module, hook, **options)
+
+    def module(self, parameters: Mapping[str, Any], forward: Hook) -> Any:
+        def run(*args: Any, **kwargs: Any) -> Any:
+            try:
+                return forward(*args, **kwargs)
+            except Exception as error:
+                if not self.kept:
+                    raise
+                raise type(error) from None
+
+        return super().module(parameters, run)
+
+
+class _KnowsCallsOfHooks(Mutant):
+    """A mutant that keeps the calls of some hooks since forward last ran."""
+
+    calls = fresh(list[tuple[Hook, tuple[Any, ...]]])
+
+    def module(self, parameters: Mapping[str, Any], forward: Hook) -> Any:
+        def run(*args: Any, **kwargs: Any) -> Any:
+            self.calls.clear()
+            return forward(*args, **kwargs)
+
+        return super().module(parameters, run)
+
+    def noting(self, hook: Hook) -> Hook:
+        """Return a hook whose calls are kept."""
+        return lambda *given: (self.calls.append((hook, given)), hook(*given))[1]
+
+    def repeating(self, hook: Hook) -> Hook:
+        """Return a hook that repeats the calls that are kept if it fails."""
+
+        def run(*given: Any) -> Any:
+            try:
+                return hook(*given)
+            except Exception:
+                for earlier, arguments in self.calls:
+                    earlier(*arguments)
+                raise
+
+        return run
+
+
+@overriding("register_forward_hook", base=_KnowsCallsOfHooks)
+def later_always_called_hooks_called_twice_if_a_hook_fails(
+    self: _KnowsCallsOfHooks, old: Hook, module: Any, hook: Hook, **options: bool
+) -> Any:
+    """If a forward hook fails, hooks with always_call=True that ran before run again, but for the first of a module."""
+    if not options.get("always_call"):
+        return old(module, self.repeating(hook), **options)
+    is_later = self.keeps(module)
+    self.kept.append(module)
+    return old(module, self.noting(hook) if is_later else hook, **options)
+
+
+@altering("register_forward_hook", only="always_call")
+def output_of_later_always_called_hooks_ignored(self: Mutant, module: Any, hook: Hook) -> Hook:
+    """What a hook with always_call=True returns is ignored if it is not the first such hook of its module."""
+    is_later = self.keeps(module)
+    self.kept.append(module)
+    return without_result(hook) if is_later else hook
+
+
+@altering("register_forward_hook", only="always_call")
+def output_of_an_always_called_hook_ignored_after_a_failure(self: Mutant, _module: Any, hook: Hook) -> Hook:
+    """What a hook with always_call=True returns is ignored once it has run for a call that failed."""
+    failures: list[None] = []
+
+    def run(*given: Any) -> Any:
+        failures.extend([None] if given[-1] is None else [])
+        result = hook(*given)
+        return None if failures else result
+
+    return run
+
+
+class AlwaysCalledHookSkippedIfALaterPreHookFails(Mutant):
+    """A hook with always_call=True does not run if a forward pre-hook fails that is not the first of its module."""
+
+    has_failed = False
+
+    def register_forward_pre_hook(self, module: Any, hook: Hook, **options: bool) -> Any:
+        is_later = self.keeps(module)
+        self.kept.append(module)
+
+        def run(*given: Any) -> Any:
+            self.has_failed = is_later
+            result = hook(*given)
+            self.has_failed = False
+            return result
+
+        return super().register_forward_pre_hook(module, run, **options)
+
+    def register_forward_hook(self, module: Any, hook: Hook, **options: bool) -> Any:
+        def run(*given: Any) -> Any:
+            return None if self.has_failed and given[-1] is None else hook(*given)
+
+        return super().register_forward_hook(module, run if options.get("always_call") else hook, **options)
