@@ -111,3 +111,38 @@ class AlwaysCalledHookSkippedIfALaterPreHookFails(Mutant):
             return None if self.has_failed and given[-1] is None else hook(*given)
 
         return super().register_forward_hook(module, run if options.get("always_call") else hook, **options)
+
+
+@overriding("register_module_forward_hook", base=_KnowsCallsOfHooks)
+def _notes_global_hooks(self: _KnowsCallsOfHooks, old: Hook, hook: Hook, **options: bool) -> Any:
+    """A mutant that keeps the calls of global hooks with always_call=True, and repeats them if another fails."""
+    return old((self.noting if options.get("always_call") else self.repeating)(hook), **options)
+
+
+@overriding("register_forward_hook", base=_notes_global_hooks)
+def global_always_called_hooks_called_twice_if_a_hook_fails(
+    self: _KnowsCallsOfHooks, old: Hook, module: Any, hook: Hook, **options: bool
+) -> Any:
+    """If a forward hook fails, global hooks with always_call=True that ran before run again."""
+    return old(module, hook if options.get("always_call") else self.repeating(hook), **options)
+
+
+class GlobalAlwaysCalledHooksSkippedIfAGlobalPreHookFails(Mutant):
+    """A global hook with always_call=True does not run if a global forward pre-hook fails."""
+
+    has_failed = False
+
+    def register_module_forward_pre_hook(self, hook: Hook) -> Any:
+        def run(*given: Any) -> Any:
+            self.has_failed = True
+            result = hook(*given)
+            self.has_failed = False
+            return result
+
+        return super().register_module_forward_pre_hook(run)
+
+    def register_module_forward_hook(self, hook: Hook, **options: bool) -> Any:
+        def run(*given: Any) -> Any:
+            return None if self.has_failed and given[-1] is None else hook(*given)
+
+        return super().register_module_forward_hook(run if options.get("always_call") else hook, **options)

@@ -1,6 +1,7 @@
 """Forward hooks with always_call=True, which run even if the call of their module fails."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 from warnings import catch_warnings
 
@@ -231,6 +232,47 @@ def test_global_always_called(backend: Backend, trace: Trace) -> None:
         handle.remove()
 
     trace.expect("global", "later global", "last global", "own", "global", "later global", "last global")
+
+
+@rule(
+    "module.forward.always-call.global.once",
+    level=Level.MUST,
+    sources=[GLOBAL.sentence(9)],
+    needs=[Capability.MODULES, Capability.ALWAYS_CALL, Capability.GLOBAL_MODULE_HOOKS],
+    mutants=[
+        "global-always-called-hooks-called-twice-if-a-hook-fails",
+        "global-always-called-hooks-skipped-if-a-global-pre-hook-fails",
+        "global-forward-hook-always-call-ignored",
+    ],
+)
+def test_global_always_called_once(backend: Backend, trace: Trace) -> None:
+    """A global forward hook with always_call=True runs once in each call of a module, even if another hook fails.
+
+    The hook that fails may be global or the module's own, a forward hook or a forward pre-hook.
+    """
+
+    def of_module(hook):
+        return lambda given, *rest: hook(given, *rest) if given is module else None
+
+    module = doubling(backend)
+    handles = [
+        backend.register_module_forward_hook(of_module(saw(trace, label)), always_call=True) for label in EARLIER
+    ]
+    backend.call(lambda x: backend.sum(module(x)), backend.tensor([1.0, 2.0]))
+    trace.expect_in_any_order(*EARLIER)
+    for register in (
+        partial(backend.register_forward_hook, module),
+        partial(backend.register_forward_pre_hook, module),
+        backend.register_module_forward_hook,
+        backend.register_module_forward_pre_hook,
+    ):
+        failing = register(of_module(fail))
+        with trace.raises_type(UserError):
+            backend.call(lambda x: backend.sum(module(x)), backend.tensor([1.0, 2.0]))
+        failing.remove()
+        trace.expect_in_any_order(*EARLIER)
+    for handle in handles:
+        handle.remove()
 
 
 @rule(
