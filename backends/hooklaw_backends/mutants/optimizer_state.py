@@ -103,3 +103,66 @@ class LoadPostHooksSharedWithLaterOptimizers(Mutant):
         for hook in self.kept:
             super().register_load_state_dict_post_hook(optimizer, hook)
         return optimizer
+
+
+@calling("register_load_state_dict_pre_hook")
+def empty_state_of_a_load_pre_hook_ignored(self: Mutant, hook: Hook, owner: Any, state: Any, *rest: Any) -> Any:
+    """An empty dict that an optimizer's load_state_dict pre-hook returns is ignored."""
+    return hook(owner, state, *rest) or None
+
+
+@calling("register_load_state_dict_pre_hook")
+def state_of_a_load_pre_hook_merged(self: Mutant, hook: Hook, owner: Any, state: Any, *rest: Any) -> Any:
+    """A dict that an optimizer's load_state_dict pre-hook returns is merged into the given dict."""
+    result = hook(owner, state, *rest)
+    return result if rest or result is None else {**state, **result}
+
+
+@calling("register_state_dict_post_hook", "register_load_state_dict_pre_hook")
+def new_entries_of_a_returned_state_lost(self: Mutant, hook: Hook, owner: Any, state: Any, *rest: Any) -> Any:
+    """Of a dict that a hook of an optimizer returns, only the entries count that the given dict has."""
+    result = hook(owner, state, *rest)
+    return result if rest or result is None else {key: result[key] for key in result if key in state}
+
+
+@calling("register_state_dict_post_hook", "register_load_state_dict_pre_hook")
+def only_the_groups_of_a_returned_state_count(self: Mutant, hook: Hook, owner: Any, state: Any, *rest: Any) -> Any:
+    """Of a dict that a hook of an optimizer returns, only the parameter groups count."""
+    result = hook(owner, state, *rest)
+    return {**result, "state": state["state"]} if not rest and result and "state" in state else result
+
+
+class LaterOptimizerPreHooksAfterSaving(Mutant):
+    """Of the state_dict pre-hooks of an optimizer only the first and those registered with prepend=True run before."""
+
+    def register_state_dict_pre_hook(self, owner: Any, hook: Hook, **options: bool) -> Any:
+        if hasattr(owner, "forward") or options.get("prepend") or not self.keeps(owner):
+            self.kept.append(owner)
+            return super().register_state_dict_pre_hook(owner, hook, **options)
+        return self.register_state_dict_post_hook(owner, without_result(lambda given, _: hook(given)))
+
+
+@overriding("register_load_state_dict_post_hook")
+def prepended_post_hooks_before_loading(self: Mutant, old: Hook, owner: Any, hook: Hook, **options: bool) -> Any:
+    """An optimizer's load_state_dict post-hook registered with prepend=True runs before the state is loaded."""
+    if hasattr(owner, "forward") or not options.get("prepend"):
+        return old(owner, hook, **options)
+    return self.register_load_state_dict_pre_hook(owner, without_result(lambda given, _: hook(given)), prepend=True)
+
+
+@calling("register_state_dict_post_hook", "register_load_state_dict_pre_hook")
+def entries_removed_from_a_state_come_back(self: Mutant, hook: Hook, owner: Any, state: Any, *rest: Any) -> Any:
+    """An entry that a hook of an optimizer removes from a dict in place stays; only added and changed ones count."""
+    if rest:
+        return hook(owner, state, *rest)
+    given = copy(state)
+    result = hook(owner, given)
+    state.update(given)
+    return result
+
+
+@overriding("load_state_dict")
+def further_entries_of_a_loaded_state_lost(self: Mutant, old: Hook, owner: Any, state: Any) -> None:
+    """An optimizer's load_state_dict pre-hooks get only what a state_dict of torch has."""
+    is_module = hasattr(owner, "forward")
+    old(owner, state if is_module else {key: state[key] for key in state if key in ("state", "param_groups")})

@@ -56,6 +56,10 @@ def round_trip(backend: Backend, optimizer: Any) -> None:
         "state-dict-post-hook-ignored-second-call",
         "load-pre-hook-ignored-second-call",
         "optimizer-state-returned-empty-container-lost",
+        "empty-state-of-a-load-pre-hook-ignored",
+        "state-of-a-load-pre-hook-merged",
+        "new-entries-of-a-returned-state-lost",
+        "only-the-groups-of-a-returned-state-count",
     ],
 )
 def test_returned(backend: Backend, trace: Trace) -> None:
@@ -92,31 +96,50 @@ def test_returned(backend: Backend, trace: Trace) -> None:
     backend.register_state_dict_post_hook(empty, lambda *_: {})
     trace.expect_value("empty state", {}, backend.state_dict(empty))
 
+    other, others = {"state": {"step": 1}, "more": 7}, optimizer_of(backend)
+    whole = backend.state_dict(others)
+    for returned in ({}, other, whole):
+        backend.register_load_state_dict_pre_hook(others, lambda *_, returned=returned: {**returned})
+        backend.register_load_state_dict_pre_hook(
+            others, lambda _, state: trace.log("entries", [sorted(state), [*state.get("state", "")]])
+        )
+    backend.load_state_dict(others, whole)
+    trace.expect(
+        *[("entries", seen) for seen in ([[], []], [["more", "state"], ["step"]], [["param_groups", "state"], []])]
+    )
+    backend.register_state_dict_post_hook(others, lambda *_: {**other})
+    trace.expect_value("other entries", other, backend.state_dict(others))
+
 
 @rule(
     "optim.state-dict-hooks.saving",
     level=Level.MUST,
     sources=[PRE.sentence(1, 2, 3, 4, 5), POST.sentence(1, 2, 3)],
     needs=NEEDS,
-    mutants=["optimizer-pre-hook-after-saving", "state-hooks-get-another-optimizer"],
+    mutants=[
+        "optimizer-pre-hook-after-saving",
+        "later-optimizer-pre-hooks-after-saving",
+        "state-hooks-get-another-optimizer",
+    ],
 )
 def test_saving(backend: Backend, trace: Trace) -> None:
     """The state_dict pre-hooks of an optimizer get it before saving, and the post-hooks get it and the saved state."""
     optimizer = optimizer_of(backend)
-    faster = with_rate(backend.state_dict(optimizer), 2.0)
+    unchanged = backend.state_dict(optimizer)
 
-    def before(given):
+    def before(given, rate):
         trace.log("before", given is optimizer)
-        backend.load_state_dict(optimizer, faster)
+        backend.load_state_dict(optimizer, with_rate(unchanged, rate))
 
-    backend.register_state_dict_pre_hook(optimizer, before)
-    backend.register_state_dict_post_hook(
-        optimizer, lambda given, state: trace.log("after", [given is optimizer, rate_in(state)])
-    )
+    for rate in (2.0, 3.0):
+        backend.register_state_dict_pre_hook(optimizer, partial(before, rate=rate))
+        backend.register_state_dict_post_hook(
+            optimizer, lambda given, state: trace.log("after", [given is optimizer, rate_in(state)])
+        )
     state = backend.state_dict(optimizer)
 
-    trace.expect(("before", True), ("after", [True, 2.0]))
-    trace.expect_value("saved rate", 2.0, rate_in(state))
+    trace.expect(*[("before", True)] * 2, *[("after", [True, 3.0])] * 2)
+    trace.expect_value("saved rate", 3.0, rate_in(state))
     backend.state_dict(optimizer_of(backend))
     trace.expect()
 
@@ -128,6 +151,7 @@ def test_saving(backend: Backend, trace: Trace) -> None:
     needs=NEEDS,
     mutants=[
         "optimizer-post-hook-before-loading",
+        "prepended-post-hooks-before-loading",
         "state-hooks-get-another-optimizer",
         "load-post-hooks-shared-with-later-optimizers",
     ],
@@ -140,15 +164,18 @@ def test_loading(backend: Backend, trace: Trace) -> None:
     def rate():
         return rate_in(backend.state_dict(optimizer))
 
-    backend.register_load_state_dict_pre_hook(
-        optimizer, lambda given, state: trace.log("before", [given is optimizer, rate_in(state), rate()])
-    )
-    backend.register_load_state_dict_post_hook(
-        optimizer, lambda given: trace.log("after", [given is optimizer, rate()])
-    )
+    for prepend in (False, True):
+        backend.register_load_state_dict_pre_hook(
+            optimizer,
+            lambda given, state: trace.log("before", [given is optimizer, rate_in(state), rate()]),
+            prepend=prepend,
+        )
+        backend.register_load_state_dict_post_hook(
+            optimizer, lambda given: trace.log("after", [given is optimizer, rate()]), prepend=prepend
+        )
     backend.load_state_dict(optimizer, faster)
 
-    trace.expect(("before", [True, 2.0, 1.0]), ("after", [True, 2.0]))
+    trace.expect(*[("before", [True, 2.0, 1.0])] * 2, *[("after", [True, 2.0])] * 2)
     backend.load_state_dict(optimizer_of(backend), faster)
     trace.expect()
 
@@ -165,23 +192,33 @@ def test_loading(backend: Backend, trace: Trace) -> None:
         "load-pre-hook-given-a-copy-later",
         "state-dict-post-hook-given-a-copy-second-call",
         "load-pre-hook-given-a-copy-second-call",
+        "entries-removed-from-a-state-come-back",
     ],
 )
 def test_in_place(backend: Backend, trace: Trace) -> None:
     """An optimizer's state_dict post-hook and load_state_dict pre-hook may change the dict in place."""
+
+    def remove(_, state):
+        del state["gone"]
+
     optimizer = optimizer_of(backend)
-    for hook in (lambda _, state: state.update(more=7), lambda _, state: state.update(late=8)):
+    for hook in (lambda _, state: state.update(more=7, gone=9), lambda _, state: state.update(late=8), remove):
         backend.register_state_dict_post_hook(optimizer, hook)
     for _ in range(2):
         state = backend.state_dict(optimizer)
         trace.expect_value("what the post-hooks added", [7, 8], [state.get("more"), state.get("late")])
+        trace.expect_value("has what one removed", expected=False, observed="gone" in state)
 
     for factor in (2.0, 3.0):
         backend.register_load_state_dict_pre_hook(
             optimizer, lambda _, state, factor=factor: state.update(with_rate(state, factor * rate_in(state)))
         )
+    for hook in (lambda _, state: state.update(gone=9), remove):
+        backend.register_load_state_dict_pre_hook(optimizer, hook)
+    backend.register_load_state_dict_pre_hook(optimizer, lambda _, state: trace.log("has it", "gone" in state))
     for rate in (6.0, 36.0):
         round_trip(backend, optimizer)
+        trace.expect(("has it", False))
         trace.expect_value("loaded rate", rate, rate_in(backend.state_dict(optimizer)))
 
 
@@ -256,19 +293,24 @@ def test_handles(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[LOAD_PRE.sentence(3)],
     needs=NEEDS,
-    mutants=["load-hook-given-the-callers-dict", "load-hook-given-a-deep-copy"],
+    mutants=[
+        "load-hook-given-the-callers-dict",
+        "load-hook-given-a-deep-copy",
+        "further-entries-of-a-loaded-state-lost",
+    ],
 )
 def test_shallow_copy(backend: Backend, trace: Trace) -> None:
     """An optimizer's load_state_dict pre-hook gets a shallow copy of the caller's dict."""
     optimizer = optimizer_of(backend)
-    state = backend.state_dict(optimizer)
+    state = {**backend.state_dict(optimizer), "note": ["of the caller"]}
 
     def hook(_, given):
-        trace.log("hook", [given is state, *(given[key] is state[key] for key in ("param_groups", "state"))])
+        trace.log("hook", [given is state, *(given.get(key) is state[key] for key in sorted(state))])
+        given.pop("note", None)
         given["more"] = 7
 
     backend.register_load_state_dict_pre_hook(optimizer, hook)
     backend.load_state_dict(optimizer, state)
 
-    trace.expect(("hook", [False, True, True]))
-    trace.expect_value("keys of the caller's dict", ["param_groups", "state"], sorted(state))
+    trace.expect(("hook", [False, True, True, True]))
+    trace.expect_value("keys of the caller's dict", ["note", "param_groups", "state"], sorted(state))
