@@ -357,3 +357,23 @@ def zero_grad_that_sets_to_none_runs_tensor_hooks(self: Mutant, old: Hook, optim
     if options.get("set_to_none", True):
         _run_tensor_hooks(self, optimizer)
     old(optimizer, **options)
+
+
+@calling(*verbs.STEP_PRE)
+def first_gradients_that_a_step_hook_sets_unused(self: Mutant, hook: Hook, optimizer: Any, *given: Any) -> Any:
+    """A step skips a parameter whose .grad was None before its pre-hooks, though one of them has set it."""
+    skipped = [each for each in _parameters(optimizer) if self.grad_of(each) is None]
+    result = hook(optimizer, *given)
+    for each in skipped:
+        self.set_grad(each, None)
+    return result
+
+
+@calling(*verbs.STEP_PRE)
+def arguments_of_a_step_win_over_those_of_its_hooks(
+    self: Mutant, hook: Hook, optimizer: Any, args: Any, kwargs: Any
+) -> Any:
+    """A keyword argument that a step was given counts, whatever a step pre-hook returns for it."""
+    result = hook(optimizer, args, kwargs)
+    is_pair = isinstance(result, tuple) and len(result) == len((args, kwargs))
+    return (result[0], {**result[1], **kwargs}) if is_pair else result

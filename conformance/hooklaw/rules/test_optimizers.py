@@ -30,10 +30,18 @@ def as_given(_optimizer: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
 def expect_modifies(
     backend: Backend, trace: Trace, optimizer: Any, register: Callable[..., Any], hook: Callable[..., Any]
 ) -> None:
-    """Expect that a step pre-hook among others gives its closure to each step, and after a step that failed too."""
+    """Expect that a step pre-hook among others gives its closure to each step, and after a step that failed too.
+
+    It takes the place of a closure of the caller.
+    """
+
+    def closure():
+        trace.log("closure of the caller")
+        return backend.tensor(0.0)
+
     handles = [register(each) for each in (as_given, as_given, hook, as_given)]
-    for _ in range(3):
-        backend.step(optimizer)
+    for arguments in ({}, {"closure": closure}, {}):
+        backend.step(optimizer, **arguments)
 
         trace.expect("closure of the hook")
         fail_once(trace, register, lambda: backend.step(optimizer))
@@ -45,7 +53,7 @@ def passing(closure: Callable[[], Any]) -> list[Callable[..., Any]]:
     """Return step pre-hooks that give the step a closure, by keyword and by position."""
     return [
         lambda _, args, kwargs: (args, {**kwargs, "closure": closure}),
-        lambda _, args, kwargs: ((*args, closure), kwargs),
+        lambda _, args, kwargs: ((*args, closure), {name: kwargs[name] for name in kwargs if name != "closure"}),
     ]
 
 
@@ -58,6 +66,7 @@ def passing(closure: Callable[[], Any]) -> list[Callable[..., Any]]:
         "step-hooks-change-places",
         "step-pre-hook-gets-no-arguments",
         "step-takes-the-gradients-before-its-pre-hooks",
+        "first-gradients-that-a-step-hook-sets-unused",
     ],
 )
 def test_before(backend: Backend, trace: Trace) -> None:
@@ -65,20 +74,26 @@ def test_before(backend: Backend, trace: Trace) -> None:
 
     So the step uses a gradient that the hook has set.
     """
-    x, optimizer = prepared(backend)
 
     def closure():
         return backend.tensor(0.0)
 
-    def hook(given, args, kwargs):
-        trace.log("hook", [given is optimizer, isinstance(args, tuple), kwargs == {"closure": closure}, x])
-        backend.set_grad(x, backend.tensor([2.0]))
+    def steps(gradient):
+        x, optimizer = prepared(backend)
+        backend.set_grad(x, gradient)
 
-    backend.register_step_pre_hook(optimizer, hook)
-    backend.step(optimizer, closure=closure)
+        def hook(given, args, kwargs):
+            trace.log("hook", [given is optimizer, isinstance(args, tuple), kwargs == {"closure": closure}, x])
+            backend.set_grad(x, backend.tensor([2.0]))
 
-    trace.expect(("hook", [True, True, True, [5.0]]))
-    trace.expect_value("parameter", [3.0], x)
+        backend.register_step_pre_hook(optimizer, hook)
+        backend.step(optimizer, closure=closure)
+
+        trace.expect(("hook", [True, True, True, [5.0]]))
+        trace.expect_value("parameter", [3.0], x)
+
+    for gradient in (backend.tensor([1.0]), None):
+        steps(gradient)
 
 
 @rule(
@@ -130,6 +145,7 @@ def test_after(backend: Backend, trace: Trace) -> None:
         "step-pre-hook-replaces-keywords-alone",
         "step-pre-hooks-get-the-arguments-of-the-caller",
         "step-pre-hook-ignored-second-call",
+        "arguments-of-a-step-win-over-those-of-its-hooks",
     ],
 )
 def test_changes_arguments(backend: Backend, trace: Trace) -> None:
@@ -277,6 +293,7 @@ def test_all_optimizers(backend: Backend, trace: Trace) -> None:
         "global-step-pre-hook-ignored",
         "step-pre-hook-replaces-keywords-alone",
         "global-step-pre-hook-ignored-second-call",
+        "arguments-of-a-step-win-over-those-of-its-hooks",
     ],
 )
 def test_global_changes_arguments(backend: Backend, trace: Trace) -> None:
