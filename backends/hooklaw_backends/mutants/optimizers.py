@@ -377,3 +377,17 @@ def arguments_of_a_step_win_over_those_of_its_hooks(
     result = hook(optimizer, args, kwargs)
     is_pair = isinstance(result, tuple) and len(result) == len((args, kwargs))
     return (result[0], {**result[1], **kwargs}) if is_pair else result
+
+
+class BackwardWritesFirstZeros(Mutant):
+    """After zero_grad, backward gives zeros to each parameter that it does not reach and that never had a gradient."""
+
+    def zero_grad(self, optimizer: Any, **options: bool) -> None:
+        self.kept += [param for param in _parameters(optimizer) if self.grad_of(param) is None]
+        super().zero_grad(optimizer, **options)
+
+    def backward(self, *given: Any, **options: Any) -> None:
+        super().backward(*given, **options)
+        for param in self.kept:
+            if self.grad_of(param) is None:
+                self.set_grad(param, self.zeros_like(param))

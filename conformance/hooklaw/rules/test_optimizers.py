@@ -450,17 +450,17 @@ def test_none(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[ZERO_GRAD.sentence(8)],
     needs=NEEDS,
-    mutants=["backward-writes-zeros-for-the-rest"],
+    mutants=["backward-writes-zeros-for-the-rest", "backward-writes-first-zeros"],
 )
 def test_none_after_backward(backend: Backend, trace: Trace) -> None:
     """After zero_grad(set_to_none=True) and a backward, .grad is None for parameters that got no gradient in it."""
-    x, y = (backend.tensor([5.0], requires_grad=True) for _ in range(2))
-    optimizer = backend.sgd([x, y], lr=1.0)
+    x, y, never = (backend.tensor([5.0], requires_grad=True) for _ in range(3))
+    optimizer = backend.sgd([x, y, never], lr=1.0)
     backend.backward(backend.call(lambda x, y: backend.sum(x * y), x, y))
     backend.zero_grad(optimizer, set_to_none=True)
     backend.backward(backend.call(lambda x: backend.sum(x * x), x))
 
-    trace.expect_value("gradients", [[10.0], None], [backend.grad_of(x), backend.grad_of(y)])
+    trace.expect_value("gradients", [[10.0], None, None], [*map(backend.grad_of, (x, y, never))])
 
 
 @rule(
