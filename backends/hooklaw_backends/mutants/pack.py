@@ -1,12 +1,13 @@
 """Mutants that call pack at the wrong time or on the wrong tensor, or do not check it."""
 
+import weakref
 from collections.abc import Generator
 from contextlib import contextmanager
-from functools import wraps
+from functools import partial, wraps
 from math import prod
 from typing import Any
 
-from hooklaw_backends.mutants.base import Hook, InBackward, Mutant, Pair, calling, overriding, packing, pairs
+from hooklaw_backends.mutants.base import Hook, InBackward, Mutant, Pair, calling, fresh, overriding, packing, pairs
 from hooklaw_backends.mutants.situations import Knowing
 
 
@@ -406,3 +407,56 @@ class PairEnteredInNoGradPacks(Mutant):
         if self.kept and self.kept[-1] and self.requires_grad(tensor) and not self.requires_grad(output):
             self.kept[-1](output)
         return output
+
+
+class _Cell:
+    def __init__(self, packed: Any, unpack: Hook) -> None:
+        self.packed, self.unpack, self.ready = packed, unpack, []
+
+
+class OutputsNotPackedAgainAsInputs(Mutant):
+    """An output that its operation saved is not packed again where the next operation saves it as its input."""
+
+    in_exp = False
+    cells = fresh(dict[Any, Any])
+
+    def exp(self, tensor: Any) -> Any:
+        self.in_exp = True
+        try:
+            return super().exp(tensor)
+        finally:
+            self.in_exp = False
+
+    def saved_tensors_hooks(self, pack: Hook, unpack: Hook) -> Any:
+        def keep(tensor: Any) -> Any:
+            place = self.data_ptr(tensor), self.shape(tensor), unpack
+            cell = None if self.in_exp or place not in self.cells else self.cells[place]()
+            if cell is None:
+                cell = _Cell(pack(tensor), unpack)
+            if self.in_exp:
+                self.cells[place] = weakref.ref(cell)
+            return cell
+
+        return super().saved_tensors_hooks(keep, lambda cell: unpack(cell.packed))
+
+
+@packing("saved_tensors_hooks")
+def exceptions_of_pack_made_anew(self: Mutant, pack: Hook, tensor: Any) -> Any:
+    """An exception in pack becomes a new one of its type and message."""
+    try:
+        return pack(tensor)
+    except Exception as error:  # noqa: BLE001 - the fault
+        raise type(error)(str(error)) from None
+
+
+@pairs("saved_tensors_hooks")
+def exceptions_of_pairs_copied(self: Mutant, pack: Hook, unpack: Hook) -> Pair:
+    """An exception in pack or unpack becomes a new one of its type and arguments."""
+
+    def remade(hook: Hook, given: Any) -> Any:
+        try:
+            return hook(given)
+        except Exception as error:
+            raise type(error)(*error.args) from error
+
+    return partial(remade, pack), partial(remade, unpack)

@@ -214,3 +214,52 @@ class LaterSavedTensorsOfFunctionsReleasedLate(_InFunction):
     def backward(self, root: Any, gradient: Any = None, **how: Any) -> None:
         super().backward(root, gradient, **how)
         self.kept = []
+
+
+@pairs("saved_tensors_hooks", base=_InFunction)
+def falsy_packed_by_functions_is_not_unpacked(self: _InFunction, pack: Hook, unpack: Hook) -> Pair:
+    """If pack returns 0, False or something empty for a tensor of a custom Function, the saved tensor is used."""
+
+    def keep(tensor: Any) -> Any:
+        packed = pack(tensor)
+        is_falsy = self.applying and packed is not None and not self.is_tensor(packed) and not packed
+        return packed, self.detach(tensor) if is_falsy else None
+
+    return keep, lambda both: unpack(both[0]) if both[1] is None else both[1]
+
+
+@packing("saved_tensors_hooks", base=_InFunction)
+def containers_packed_by_functions_flattened(self: _InFunction, pack: Hook, tensor: Any) -> Any:
+    """If pack returns a list or tuple for a tensor of a custom Function, only its first element is kept."""
+    packed = pack(tensor)
+    return packed[0] if self.applying and isinstance(packed, tuple | list) and packed else packed
+
+
+class PairEnteredInInferenceModePacks(Mutant):
+    """A pair that is entered in inference mode packs the output of an operation that is not recorded."""
+
+    inferring = 0
+
+    @contextmanager
+    def inference_mode(self, *given: Any, **how: Any) -> Generator[None]:
+        self.inferring += 1
+        try:
+            with super().inference_mode(*given, **how):
+                yield
+        finally:
+            self.inferring -= 1
+
+    @contextmanager
+    def saved_tensors_hooks(self, pack: Hook, unpack: Hook) -> Generator[None]:
+        self.kept.append(pack if self.inferring else None)
+        try:
+            with super().saved_tensors_hooks(pack, unpack):
+                yield
+        finally:
+            self.kept.pop()
+
+    def exp(self, tensor: Any) -> Any:
+        output = super().exp(tensor)
+        if self.kept and self.kept[-1]:
+            self.kept[-1](output)
+        return output

@@ -388,3 +388,20 @@ class PairsIgnoredInLaterPassesThatCreateAGraph(_CountsPairs):
         is_later = len(self.kept) > 1
         with super().saved_tensors_hooks(lambda tensor: tensor, lambda kept: kept) if is_later else nullcontext():
             return super().grad(*given, **how)
+
+
+class FloatsPacked(_CountsPairs):
+    """A float that is a factor of a product is packed as a tensor."""
+
+    def saved_tensors_hooks(self, pack: Hook, unpack: Hook) -> Any:
+        self.kept = [pack]
+        return super().saved_tensors_hooks(pack, unpack)
+
+    def call(self, fn: Hook, *tensors: Any) -> Any:
+        with self.products_by(self._packing):
+            return super().call(fn, *tensors)
+
+    def _packing(self, multiply: Hook, left: Any, right: Any) -> Any:
+        if isinstance(right, float) and self.open_pairs and self.requires_grad(left):
+            self.kept[0](self.tensor(right))
+        return multiply(left, right)

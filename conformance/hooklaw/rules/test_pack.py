@@ -1,5 +1,8 @@
 """Pack hooks: when they run, what they get, what they may return, and what is an error."""
 
+from collections.abc import Callable
+from typing import Any
+
 from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, notes, observed, rule, tutorial
 from hooklaw.rules.hooks import NUMBERS
 from hooklaw.rules.lifetimes import kinds_of_node
@@ -11,7 +14,11 @@ TUTORIAL = tutorial("intermediate/autograd_saved_tensors_hooks_tutorial")
 
 
 class PackError(Exception):
-    """A user's own exception."""
+    """A user's own exception, which has something beside its arguments."""
+
+    def __init__(self, *arguments: object, code: int = 0) -> None:
+        super().__init__(*arguments)
+        self.code = code
 
 
 @rule(
@@ -72,28 +79,44 @@ def test_during_forward(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[DEFAULT_HOOKS.sentence(11, 14), HOOKS.sentence(3)],
     needs=[Capability.SAVED_TENSOR_HOOKS],
-    mutants=["saves-of-one-tensor-packed-once", "saves-of-one-intermediate-packed-once"],
+    mutants=[
+        "saves-of-one-tensor-packed-once",
+        "saves-of-one-intermediate-packed-once",
+        "outputs-not-packed-again-as-inputs",
+    ],
 )
 def test_per_save(backend: Backend, trace: Trace) -> None:
     """Each save of a tensor is packed separately, even if one operation saves the same tensor twice."""
     unpacked = []
 
+    def pack(tensor):
+        trace.log("pack")
+        return [backend.detach(tensor)]
+
     def unpack(packed):
         unpacked.append(packed)
         return packed[0]
 
-    def forward(x):
-        with backend.saved_tensors_hooks(trace.saw("pack", lambda t: [backend.detach(t)]), unpack):
+    def sixth_power(x):
+        with backend.saved_tensors_hooks(pack, unpack):
             y = x * x
             z = y * y * y
+        return backend.sum(z)  # outside: a sum may save its input
+
+    def squared_output(x):
+        with backend.saved_tensors_hooks(pack, unpack):
+            y = backend.exp(x)
+            z = y * y
         return backend.sum(z)
 
-    x = backend.tensor([2.0], requires_grad=True)
-    backend.backward(backend.call(forward, x))
+    for forward, start, saves, gradient in ((sixth_power, 2.0, 6, 192.0), (squared_output, 0.0, 3, 2.0)):
+        x = backend.tensor([start], requires_grad=True)
+        backend.backward(backend.call(forward, x))
 
-    trace.expect(*["pack"] * 6)
-    trace.expect_value("distinct packed objects unpacked", 6, len(set(map(id, unpacked))))
-    trace.expect_value("x.grad", [192.0], backend.grad_of(x))
+        trace.expect(*["pack"] * saves)
+        trace.expect_value("distinct packed objects unpacked", saves, len(set(map(id, unpacked))))
+        trace.expect_value("x.grad", [gradient], backend.grad_of(x))
+        unpacked.clear()
 
 
 @rule(
@@ -111,6 +134,13 @@ def test_per_save(backend: Backend, trace: Trace) -> None:
 )
 def test_any_object(backend: Backend, trace: Trace) -> None:
     """A pack hook may return any Python object, also None."""
+    packs_any_object(backend, trace, backend.exp, 0.0, 1.0)
+
+
+def packs_any_object(
+    backend: Backend, trace: Trace, operation: Callable[[Any], Any], start: float, gradient: float
+) -> None:
+    """Expect unpack to get each object that pack returns for what an operation of one tensor saves."""
 
     def gradient_with(packed):
         kept = []
@@ -121,17 +151,17 @@ def test_any_object(backend: Backend, trace: Trace) -> None:
 
         def forward(x):
             with backend.saved_tensors_hooks(pack, trace.saw("unpack", lambda _: kept[0])):
-                y = backend.exp(x)
+                y = operation(x)
             return backend.sum(y)
 
-        x = backend.tensor([0.0], requires_grad=True)
+        x = backend.tensor([start], requires_grad=True)
         backend.backward(backend.call(forward, x))
         return backend.grad_of(x)
 
     objects = ["name", "", 7, 0, None, True, False, 1.5, ("name", 7), (), backend.tensor([5.0]), object()]
     objects += [0.0, [], {}, ["in", "a list"], {"in": {"a": "dict"}}, *map(backend.tensor, NUMBERS)]
     objects += [lambda: "called", {"in", "a set"}, b"bytes"]
-    trace.expect_value("gradients", [[1.0]] * len(objects), [gradient_with(packed) for packed in objects])
+    trace.expect_value("gradients", [[gradient]] * len(objects), [gradient_with(packed) for packed in objects])
     for some in (slice(0, 12), slice(12, 22), slice(22, None)):
         trace.expect_value("unpacked", trace.snapshot(objects[some]), trace.values("unpack")[some])
 
@@ -141,7 +171,12 @@ def test_any_object(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[SECTION.sentence(2), TUTORIAL.sentence(30), HOOKS.sentence(3)],
     needs=[Capability.SAVED_TENSOR_HOOKS, Capability.CUSTOM_FUNCTION],
-    mutants=["pack-must-return-a-tensor", "none-packed-by-a-custom-function-is-not-unpacked"],
+    mutants=[
+        "pack-must-return-a-tensor",
+        "none-packed-by-a-custom-function-is-not-unpacked",
+        "falsy-packed-by-functions-is-not-unpacked",
+        "containers-packed-by-functions-flattened",
+    ],
 )
 def test_any_object_in_custom_function(backend: Backend, trace: Trace) -> None:
     """A pack hook may return any Python object, e.g. a tuple, for a custom Function's tensors too."""
@@ -167,6 +202,7 @@ def test_any_object_in_custom_function(backend: Backend, trace: Trace) -> None:
         backend.backward(backend.call(forward, x))
         return backend.grad_of(x)
 
+    packs_any_object(backend, trace, square, 3.0, 6.0)
     in_dict = gradient_with(lambda t: {"tensor": backend.detach(t)}, lambda packed: packed["tensor"])
     in_tuple = gradient_with(lambda t: (backend.detach(t), "note"), lambda packed: packed[0])
     as_none = gradient_with(lambda t: kept.append(backend.detach(t)), lambda _: kept[0] * 10)
@@ -338,13 +374,15 @@ def test_not_recursive(backend: Backend, trace: Trace) -> None:
         "packed-by-backward",
         "pair-exception-without-its-message",
         "pack-exception-wrapped-in-custom-functions",
+        "exceptions-of-pack-made-anew",
+        "exceptions-of-pairs-copied",
     ],
 )
 def test_exception(backend: Backend, trace: Trace) -> None:
     """An exception raised by a pack hook reaches the caller of the operation that saves, unchanged."""
 
     def pack(_):
-        raise PackError("from the hook")
+        raise PackError("from the hook", 7, code=8)
 
     def run(operation):
         def forward(x):
@@ -356,8 +394,14 @@ def test_exception(backend: Backend, trace: Trace) -> None:
         backend.call(forward, backend.tensor([0.0], requires_grad=True))
 
     for operation in (backend.exp, kinds_of_node(backend)["custom Function"]):
+        has = list[Any]()
         with trace.raises_type(PackError, "from the hook"):
-            run(operation)
+            try:
+                run(operation)
+            except PackError as error:
+                has += [*error.args, error.code]
+                raise
+        trace.expect_value("arguments and code of the exception", ["from the hook", 7, 8], has)
         trace.expect()
 
 

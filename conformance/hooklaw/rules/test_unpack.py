@@ -10,7 +10,11 @@ ONE_SAVED_TENSOR = notes("autograd", "registering-hooks-for-a-saved-tensor")
 
 
 class UnpackError(Exception):
-    """A user's own exception."""
+    """A user's own exception, which has something beside its arguments."""
+
+    def __init__(self, *arguments: object, code: int = 0) -> None:
+        super().__init__(*arguments)
+        self.code = code
 
 
 class Packed:
@@ -209,6 +213,7 @@ def test_grad_mode(backend: Backend, trace: Trace) -> None:
         "pair-exception-without-its-message",
         "exceptions-of-unpack-after-its-first-call-swallowed",
         "pair-exception-made-anew-from-its-message",
+        "exceptions-of-pairs-copied",
     ],
 )
 def test_exception(backend: Backend, trace: Trace) -> None:
@@ -220,7 +225,7 @@ def test_exception(backend: Backend, trace: Trace) -> None:
         def unpack(packed):
             unpacked.append(packed)
             if len(unpacked) > right:
-                raise UnpackError("from the hook", right)
+                raise UnpackError("from the hook", right, code=8)
             return packed
 
         def forward(x):
@@ -231,11 +236,11 @@ def test_exception(backend: Backend, trace: Trace) -> None:
         return backend.call(forward, backend.tensor([0.0], requires_grad=True))
 
     for right in range(3):
-        loss, arguments = fails_after(right), list[Any]()
+        loss, has = fails_after(right), list[Any]()
         with trace.raises_type(UnpackError, "from the hook"):
             try:
                 backend.backward(loss)
             except UnpackError as error:
-                arguments += error.args
+                has += [*error.args, error.code]
                 raise
-        trace.expect_value("arguments of the exception", ["from the hook", right], arguments)
+        trace.expect_value("arguments and code of the exception", ["from the hook", right, 8], has)

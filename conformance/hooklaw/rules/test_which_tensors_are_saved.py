@@ -149,18 +149,20 @@ def test_nothing_needed(backend: Backend, trace: Trace) -> None:
     trace.expect()
 
 
-def expect_nothing_saved(backend: Backend, trace: Trace, operations: Callable[[Any], Any]) -> None:
-    """Expect operations to save nothing in no_grad, inside a pair of saved-tensor hooks and around it."""
+def expect_nothing_saved(
+    backend: Backend, trace: Trace, operations: Callable[[Any], Any], mode: Callable[[], Any]
+) -> None:
+    """Expect operations to save nothing in a grad mode, inside a pair of saved-tensor hooks and around it."""
 
     def pair():
         return backend.saved_tensors_hooks(trace.saw("pack", backend.detach), lambda packed: packed)
 
     def inside(x):
-        with pair(), backend.no_grad():
+        with pair(), mode():
             return operations(x)
 
     def around(x):
-        with backend.no_grad(), pair():
+        with mode(), pair():
             return operations(x)
 
     for forward in (inside, around) * 2:
@@ -182,7 +184,7 @@ def test_nothing_saved_under_no_grad(backend: Backend, trace: Trace) -> None:
     def operations(x):
         return backend.exp(x), backend.exp(x * x)
 
-    expect_nothing_saved(backend, trace, operations)
+    expect_nothing_saved(backend, trace, operations, backend.no_grad)
 
 
 @rule(
@@ -200,7 +202,7 @@ def test_function_saves_nothing_under_no_grad(backend: Backend, trace: Trace) ->
         return x * x
 
     function = backend.custom_function(square, lambda ctx, grad: grad * ctx.saved_tensors[0] * 2)
-    expect_nothing_saved(backend, trace, function)
+    expect_nothing_saved(backend, trace, function, backend.no_grad)
 
 
 @rule(
@@ -208,19 +210,15 @@ def test_function_saves_nothing_under_no_grad(backend: Backend, trace: Trace) ->
     level=Level.MUST,
     sources=[notes("autograd", "inference-mode").sentence(2)],
     needs=[Capability.SAVED_TENSOR_HOOKS, Capability.INFERENCE_MODE],
-    mutants=["saved-without-grad"],
+    mutants=["saved-without-grad", "pair-entered-in-inference-mode-packs"],
 )
 def test_nothing_saved_in_inference_mode(backend: Backend, trace: Trace) -> None:
     """In inference mode operations are not recorded, so they save nothing."""
 
-    def forward(x):
-        hooks = backend.saved_tensors_hooks(trace.saw("pack", backend.detach), lambda packed: packed)
-        with hooks, backend.inference_mode():
-            return backend.exp(x * x)
+    def operations(x):
+        return backend.exp(x * x)
 
-    backend.call(forward, backend.tensor([2.0], requires_grad=True))
-
-    trace.expect()
+    expect_nothing_saved(backend, trace, operations, backend.inference_mode)
 
 
 @rule(
@@ -306,17 +304,18 @@ def test_custom_function_intermediates(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[observed("a number is saved as it is, or not as a tensor that hooks see")],
     needs=[Capability.SAVED_TENSOR_HOOKS],
+    mutants=["floats-packed"],
 )
 def test_numbers(backend: Backend, trace: Trace) -> None:
     """A Python number in a product, on either side, is not packed."""
 
     def forward(x):
         with backend.saved_tensors_hooks(trace.saw("pack", lambda t: t), lambda packed: packed):
-            y = x * 2 + 3 * x
+            y = x * 2 + 3 * x + x * 2.5 + 0.5 * x
         return backend.sum(y)
 
     x = backend.tensor([1.0, 2.0], requires_grad=True)
     backend.backward(backend.call(forward, x))
 
     trace.expect()
-    trace.expect_value("x.grad", [5.0, 5.0], backend.grad_of(x))
+    trace.expect_value("x.grad", [8.0, 8.0], backend.grad_of(x))
