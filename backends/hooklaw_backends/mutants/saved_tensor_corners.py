@@ -372,3 +372,48 @@ def exceptions_of_per_tensor_hooks_swallowed(self: Mutant, pack: Hook, unpack: H
             return both[1]
 
     return keep, read
+
+
+class PairsOfLaterTensorsOfFunctionsIgnored(Mutant):
+    """A pair registered on a saved tensor of a custom Function, but the first, has no effect."""
+
+    def raw_saved_tensors(self, node: Any) -> list[Any]:
+        found = super().raw_saved_tensors(node)
+        self.kept = found[1:] if "Custom" in self.node_name(node) else []
+        return found
+
+    def saved_tensor_register_hooks(self, saved: Any, pack: Hook, unpack: Hook) -> None:
+        if not self.keeps(saved):
+            super().saved_tensor_register_hooks(saved, pack, unpack)
+
+
+class HooksOnInputsAcceptedAfterRelease(Mutant):
+    """Registering hooks on a released saved tensor does nothing if its Node saved two."""
+
+    def raw_saved_tensors(self, node: Any) -> list[Any]:
+        found = super().raw_saved_tensors(node)
+        self.kept = found if len(found) > 1 else []
+        return found
+
+    def saved_tensor_register_hooks(self, saved: Any, pack: Hook, unpack: Hook) -> None:
+        try:
+            super().saved_tensor_register_hooks(saved, pack, unpack)
+        except RuntimeError as error:
+            if not self.keeps(saved) or "freed" not in str(error):
+                raise
+
+
+@unpacking("saved_tensors_hooks")
+def first_of_an_unpacked_tuple_used(self: Mutant, unpack: Hook, packed: Any) -> Any:
+    """If unpack returns a tuple or dict of tensors, the first is used."""
+    result = unpack(packed)
+    if isinstance(result, dict):
+        result = tuple(result.values())
+    return result[0] if isinstance(result, tuple) and result else result
+
+
+@unpacking_beside
+def falsy_unpacked_objects_mean_the_original(self: Mutant, unpack: Hook, packed: Any, saved: Any) -> Any:
+    """If unpack returns 0, False or something empty, the saved tensor is used."""
+    result = unpack(packed)
+    return saved if result is not None and not self.is_tensor(result) and not result else result

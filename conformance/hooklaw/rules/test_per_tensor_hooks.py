@@ -154,30 +154,40 @@ def test_only_its_own(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[ONE_SAVED_TENSOR.sentence(1, 4)],
     needs=[*REGISTER, Capability.CUSTOM_FUNCTION],
-    mutants=["per-tensor-hooks-of-custom-functions-ignored"],
+    mutants=["per-tensor-hooks-of-custom-functions-ignored", "pairs-of-later-tensors-of-functions-ignored"],
     except_under={"packed": "the saved tensor already has the condition's pair of hooks"},
 )
 def test_custom_function(backend: Backend, trace: Trace) -> None:
     """A pair of hooks can be registered on a saved tensor of a custom Function, whose backward reads through it."""
 
-    def save(ctx, x):
-        ctx.save_for_backward(x)
-        return x * x
+    def save(ctx, a, b, c):
+        ctx.save_for_backward(a, b, c)
+        return a * b * c
 
-    function = backend.custom_function(save, lambda ctx, grad: grad * ctx.saved_tensors[0])
+    def read(ctx, grad):
+        a, b, c = ctx.saved_tensors
+        return grad * b * c, grad * a * c, grad * a * b
 
-    def forward(x):
-        y = function(x)
-        (saved,) = backend.raw_saved_tensors(backend.grad_fn(y))
-        unpack = trace.saw("unpack", lambda packed: packed * 10)
-        backend.saved_tensor_register_hooks(saved, trace.saw("pack", backend.detach), unpack)
-        return backend.sum(y)
+    function = backend.custom_function(save, read)
 
-    x = backend.tensor([2.0], requires_grad=True)
-    backend.backward(backend.call(forward, x))
+    def forward_with(place):
+        def forward(a, b, c):
+            y = function(a, b, c)
+            saved = backend.raw_saved_tensors(backend.grad_fn(y))[place]
+            unpack = trace.saw("unpack", lambda packed: packed * 10)
+            backend.saved_tensor_register_hooks(saved, trace.saw("pack", backend.detach), unpack)
+            return backend.sum(y)
 
-    trace.expect(("pack", [2.0]), ("unpack", [2.0]))
-    trace.expect_value("x.grad", [20.0], backend.grad_of(x))
+        return forward
+
+    numbers, gradients = [2.0, 3.0, 5.0], [15.0, 10.0, 6.0]
+    for place, number in enumerate(numbers):
+        tensors = [backend.tensor([each], requires_grad=True) for each in numbers]
+        backend.backward(backend.call(forward_with(place), *tensors))
+
+        trace.expect(("pack", [number]), ("unpack", [number]))
+        expected = [[each if nr == place else each * 10] for nr, each in enumerate(gradients)]
+        trace.expect_value("gradients", expected, [backend.grad_of(tensor) for tensor in tensors])
 
 
 @rule(
@@ -214,7 +224,7 @@ def test_input_is_detached(backend: Backend, trace: Trace) -> None:
     level=Level.SHOULD,
     sources=[ONE_SAVED_TENSOR.sentence(5, 6)],
     needs=[*REGISTER, Capability.GRAPH_FREEING],
-    mutants=["hooks-accepted-after-release"],
+    mutants=["hooks-accepted-after-release", "hooks-on-inputs-accepted-after-release"],
     except_under={"retained": "the law is of passes that do not retain the graph"},
 )
 def test_after_release(backend: Backend, trace: Trace) -> None:
@@ -222,12 +232,14 @@ def test_after_release(backend: Backend, trace: Trace) -> None:
 
     The notes forbid it, and say that PyTorch raises an error most of the time but may fail to.
     """
-    y = backend.exp(backend.tensor([0.0], requires_grad=True))  # not by call: torch corrupts memory if Nodes differ
-    (saved,) = backend.raw_saved_tensors(backend.grad_fn(y))
-    backend.backward(backend.sum(y))
+    for operation in (backend.exp, lambda x: x * x):
+        y = operation(backend.tensor([0.0], requires_grad=True))  # not by call: torch corrupts memory if Nodes differ
+        saved = backend.raw_saved_tensors(backend.grad_fn(y))
+        backend.backward(backend.sum(y))
 
-    with trace.raises(ErrorKind.GRAPH_FREED):
-        backend.saved_tensor_register_hooks(saved, backend.detach, lambda packed: packed)
+        for each in saved:
+            with trace.raises(ErrorKind.GRAPH_FREED):
+                backend.saved_tensor_register_hooks(each, backend.detach, lambda packed: packed)
 
 
 @rule(

@@ -70,23 +70,30 @@ def test_every_backward_unpacks(backend: Backend, trace: Trace) -> None:
         "unpack-result-of-any-type-accepted",
         "unpacking-to-none-means-the-original",
         "unpack-result-of-any-type-accepted-in-custom-functions",
+        "first-of-an-unpacked-tuple-used",
+        "falsy-unpacked-objects-mean-the-original",
     ],
 )
 def test_must_return_a_tensor(backend: Backend, trace: Trace) -> None:
     """An unpack hook that returns something other than a tensor, e.g. a number, None or a list, is an error."""
 
-    def backward(operation, result):
+    def backward(operation, unpack):
         def forward(x):
-            with backend.saved_tensors_hooks(backend.detach, result):
+            with backend.saved_tensors_hooks(backend.detach, unpack):
                 y = operation(x)
             return backend.sum(y)
 
         backend.backward(backend.call(forward, backend.tensor([0.0], requires_grad=True)))
 
     for operation in (backend.exp, kinds_of_node(backend)["custom Function"]):
-        for result in (lambda _: 7, lambda _: None, lambda packed: [packed]):
+        for unpack in (
+            *(lambda _, result=result: result for result in (7, 0, None, False, "", (), {})),
+            lambda packed: [packed],
+            lambda packed: (packed,),
+            lambda packed: {"tensor": packed},
+        ):
             with trace.raises(ErrorKind.UNPACK_RETURN_TYPE):
-                backward(operation, result)
+                backward(operation, unpack)
 
 
 @rule(
