@@ -173,9 +173,11 @@ def test_custom_function(backend: Backend, trace: Trace) -> None:
     def forward_with(place):
         def forward(a, b, c):
             y = function(a, b, c)
-            saved = backend.raw_saved_tensors(backend.grad_fn(y))[place]
+            first, second, third = backend.raw_saved_tensors(backend.grad_fn(y))
             unpack = trace.saw("unpack", lambda packed: packed * 10)
-            backend.saved_tensor_register_hooks(saved, trace.saw("pack", backend.detach), unpack)
+            backend.saved_tensor_register_hooks(
+                (first, second, third)[place], trace.saw("pack", backend.detach), unpack
+            )
             return backend.sum(y)
 
         return forward
@@ -232,14 +234,16 @@ def test_after_release(backend: Backend, trace: Trace) -> None:
 
     The notes forbid it, and say that PyTorch raises an error most of the time but may fail to.
     """
-    for operation in (backend.exp, lambda x: x * x):
-        y = operation(backend.tensor([0.0], requires_grad=True))  # not by call: torch corrupts memory if Nodes differ
-        saved = backend.raw_saved_tensors(backend.grad_fn(y))
-        backend.backward(backend.sum(y))
+    x = backend.tensor([0.0], requires_grad=True)
+    output, square = backend.exp(x), x * x  # not by call: torch corrupts memory if Nodes differ
+    (saved,) = backend.raw_saved_tensors(backend.grad_fn(output))
+    left, right = backend.raw_saved_tensors(backend.grad_fn(square))
+    backend.backward(backend.sum(output))
+    backend.backward(backend.sum(square))
 
-        for each in saved:
-            with trace.raises(ErrorKind.GRAPH_FREED):
-                backend.saved_tensor_register_hooks(each, backend.detach, lambda packed: packed)
+    for each in (saved, left, right):
+        with trace.raises(ErrorKind.GRAPH_FREED):
+            backend.saved_tensor_register_hooks(each, backend.detach, lambda packed: packed)
 
 
 @rule(
