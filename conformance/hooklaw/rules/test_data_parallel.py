@@ -59,14 +59,14 @@ def expect_gradients(backend: Backend, trace: Trace, module: Any) -> None:
     level=Level.MUST,
     sources=[DEFAULT_HOOKS.sentence(1), TUTORIAL.sentence(54)],
     needs=[Capability.DATA_PARALLEL, Capability.MODULES, Capability.SAVED_TENSOR_HOOKS],
-    mutants=["saved-tensor-hooks-only-in-the-main-thread"],
+    mutants=["saved-tensor-hooks-only-in-the-main-thread", "replicas-ignore-what-unpack-hooks-return"],
 )
 def test_hooks_inside_forward(backend: Backend, trace: Trace) -> None:
     """Saved-tensor hooks entered inside the forward of a data-parallel module apply in each replica."""
 
     def forward(module, x):
         y = x * module.weight
-        with backend.saved_tensors_hooks(trace.saw("pack", backend.detach), trace.saw("unpack", lambda kept: kept)):
+        with backend.saved_tensors_hooks(trace.saw("pack", backend.detach), trace.saw("unpack", lambda kept: kept * 3)):
             return y * y
 
     module = weighted(backend, forward)
@@ -77,7 +77,8 @@ def test_hooks_inside_forward(backend: Backend, trace: Trace) -> None:
 
     backend.backward(backend.sum(squares))
     trace.expect_in_any_order(*["unpack", "unpack"] * backend.replica_count())
-    trace.expect_value("weight.grad", squared_gradient(backend), backend.grad_of(module.weight))
+    expected = [3 * value for value in squared_gradient(backend)]
+    trace.expect_value("weight.grad", expected, backend.grad_of(module.weight))
 
 
 @rule(
@@ -105,27 +106,35 @@ def test_hooks_around(backend: Backend, trace: Trace) -> None:
 
 
 def expect_each_hook_in_each_replica(backend: Backend, trace: Trace, module: Any, *, of: Any) -> None:
-    """Expect that in each call each kind of hook of a module runs once for each row, which its arguments show."""
+    """Expect that in each call each hook of a module runs once for each row, which its arguments show.
+
+    There are two of each kind, of which one is registered before the module is made parallel.
+    """
 
     def of_row(label):
         return lambda _module, values, *_: trace.log(f"{label}, {row_of(backend, values[0])}")
 
-    backend.register_forward_pre_hook(of, of_row("forward pre-hook"))
-    backend.register_full_backward_pre_hook(of, of_row("backward pre-hook"))
-    parallel = backend.data_parallel(module)
-    backend.register_forward_hook(of, of_row("forward hook"))
-    backend.register_full_backward_hook(of, of_row("full backward hook"))
-    rows = [f"row {int(row)}" for row in numbers(backend)]
+    def register(when):
+        backend.register_forward_pre_hook(of, of_row(f"forward pre-hook {when}"))
+        backend.register_forward_hook(of, of_row(f"forward hook {when}"))
+        backend.register_full_backward_pre_hook(of, of_row(f"backward pre-hook {when}"))
+        backend.register_full_backward_hook(of, of_row(f"full backward hook {when}"))
 
-    forward, backward = ("forward pre-hook", "forward hook"), ("backward pre-hook", "full backward hook")
+    def of_each(*kinds: str) -> list[str]:
+        return [f"{kind} {when}, row {int(row)}" for kind in kinds for when in ("first", "later") for row in rows]
+
+    rows = numbers(backend)
+    register("first")
+    parallel = backend.data_parallel(module)
+    register("later")
 
     for _ in range(2):
         x = one_row_each(backend)
         outputs = backend.call(parallel, x)
-        trace.expect_in_any_order(*(f"{label}, {row}" for row in rows for label in forward))
+        trace.expect_in_any_order(*of_each("forward pre-hook", "forward hook"))
 
         backend.backward(backend.sum(outputs * backend.detach(x)))
-        trace.expect_in_any_order(*(f"{label}, {row}" for row in rows for label in backward))
+        trace.expect_in_any_order(*of_each("backward pre-hook", "full backward hook"))
 
 
 @rule(
@@ -145,6 +154,8 @@ def expect_each_hook_in_each_replica(backend: Backend, trace: Trace, module: Any
         "replicas-have-hooks-in-the-first-call-only",
         "module-hooks-only-in-the-main-thread",
         "replicas-lack-hooks-registered-later",
+        "replicas-lack-backward-hooks-registered-earlier",
+        "replicas-have-one-hook-of-each-kind",
     ],
 )
 def test_module_hooks_count(backend: Backend, trace: Trace) -> None:
@@ -172,15 +183,18 @@ def test_module_hooks_count(backend: Backend, trace: Trace) -> None:
         "backward-hooks-run-for-one-replica-only",
         "replicas-have-hooks-in-the-first-call-only",
         "module-hooks-only-in-the-main-thread",
+        "replicas-lack-hooks-of-deeper-submodules",
     ],
 )
 def test_submodule_hooks_count(backend: Backend, trace: Trace) -> None:
     """Forward and backward hooks of a submodule of a data-parallel module run once in each replica."""
-    outer = weighted(backend, lambda module, x: module.inner(x * 1))
-    inner = weighted(backend, lambda _module, x: x * 1)
-    backend.add_module(outer, "inner", inner)
+    for place in range(2):
+        outer, inner = (weighted(backend, lambda module, x: module.inner(x * 1)) for _ in range(2))
+        inmost = weighted(backend, lambda _module, x: x * 1)
+        backend.add_module(outer, "inner", inner)
+        backend.add_module(inner, "inner", inmost)
 
-    expect_each_hook_in_each_replica(backend, trace, outer, of=inner)
+        expect_each_hook_in_each_replica(backend, trace, outer, of=(inner, inmost)[place])
 
 
 @rule(
@@ -252,24 +266,30 @@ def test_gradients_summed(backend: Backend, trace: Trace) -> None:
     sources=[observed("an exception in a replica is raised by the call, with its own type")],
     needs=[Capability.DATA_PARALLEL, Capability.MODULES],
     basis=Basis.OBSERVED,
-    mutants=["exception-in-a-replica-is-lost", "exception-changes-its-type", "exception-in-the-first-replica-is-lost"],
+    mutants=[
+        "exception-in-a-replica-is-lost",
+        "exception-changes-its-type",
+        "exception-in-the-first-replica-is-lost",
+        "errors-of-forward-hooks-in-replicas-are-lost",
+    ],
 )
 def test_exception_type(backend: Backend, trace: Trace) -> None:
     """An exception that a hook raises in one replica of a module reaches the caller with its own type."""
 
     def failing_in(row):
-        def fail(_, args):
+        def fail(_, args, *_output: object) -> None:
             if row_of(backend, args[0]) == row:
                 raise ReplicaError(f"from {row}")
 
         return fail
 
     for row in [f"row {int(row)}" for row in numbers(backend)]:
-        module = weighted(backend, lambda module, x: x * module.weight)
-        backend.register_forward_pre_hook(module, failing_in(row))
-        parallel = backend.data_parallel(module)
-        with trace.raises_type(ReplicaError, f"from {row}"):
-            backend.call(parallel, one_row_each(backend))
+        for register in (backend.register_forward_pre_hook, backend.register_forward_hook):
+            module = weighted(backend, lambda module, x: x * module.weight)
+            register(module, failing_in(row))
+            parallel = backend.data_parallel(module)
+            with trace.raises_type(ReplicaError, f"from {row}"):
+                backend.call(parallel, one_row_each(backend))
 
 
 @rule(

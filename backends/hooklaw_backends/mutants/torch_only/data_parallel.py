@@ -6,7 +6,7 @@ from typing import Any
 
 from hooklaw_backends._data_parallel import ThreadParallel
 from hooklaw_backends.mutants import verbs
-from hooklaw_backends.mutants.base import Hook, Maker, Mutant, altering, calling, overriding
+from hooklaw_backends.mutants.base import Hook, Maker, Mutant, Pair, altering, calling, fresh, overriding, pairs
 from hooklaw_backends.mutants.shared import Handle, once
 
 HOOKS = ("register_forward_pre_hook", "register_forward_hook", "register_full_backward_hook")
@@ -165,3 +165,75 @@ def exception_in_the_first_replica_is_lost(
             return given[0]
 
     return old([first, *replicas[1:]], inputs, kwargs)
+
+
+@pairs("saved_tensors_hooks", base=_KeepsParallelModules)
+def replicas_ignore_what_unpack_hooks_return(self: _KeepsParallelModules, pack: Hook, unpack: Hook) -> Pair:
+    """Where a module is data parallel, what an unpack hook returns is ignored."""
+
+    def unpacking(both: Any) -> Any:
+        unpack(both[0])
+        return both[1]
+
+    return (lambda tensor: (pack(tensor), self.detach(tensor)), unpacking) if self.kept else (pack, unpack)
+
+
+class _CountsHooks(_KeepsParallelModules):
+    """A mutant that knows which modules have a hook of a kind."""
+
+    having = fresh(set[tuple[str, int]])
+
+    def reset(self) -> None:
+        super().reset()
+        self.having = set()
+
+
+@overriding(*verbs.ON_ONE_MODULE, base=_CountsHooks)
+def replicas_have_one_hook_of_each_kind(self: _CountsHooks, old: Hook, module: Any, hook: Hook, **options: bool) -> Any:
+    """In a replica only the first hook of each kind runs."""
+    kind = (old.__name__, id(module))
+    is_later = kind in self.having
+    self.having.add(kind)
+    return old(module, lambda *given: None if is_later and self.kept else hook(*given), **options)
+
+
+@overriding("register_full_backward_hook", base=_KeepsParallelModules)
+def replicas_lack_backward_hooks_registered_earlier(
+    self: _KeepsParallelModules, old: Hook, module: Any, hook: Hook, **options: bool
+) -> Any:
+    """A full backward hook that is registered on a module before it was made data parallel does not run then."""
+    is_earlier = not self.kept
+    return old(module, lambda *given: None if is_earlier and self.kept else hook(*given), **options)
+
+
+class _KnowsDepth(_KeepsParallelModules):
+    """A mutant that knows which modules are submodules of a submodule."""
+
+    parts = fresh(set[int])
+    deeper = fresh(set[int])
+
+    def reset(self) -> None:
+        super().reset()
+        self.parts, self.deeper = set(), set()
+
+    def add_module(self, module: Any, name: str, child: Any) -> None:
+        (self.deeper if id(module) in self.parts else self.parts).add(id(child))
+        super().add_module(module, name, child)
+
+
+@altering(*verbs.ON_ONE_MODULE, base=_KnowsDepth)
+def replicas_lack_hooks_of_deeper_submodules(self: _KnowsDepth, module: Any, hook: Hook) -> Hook:
+    """In a replica the hooks on the submodules of a submodule do not run."""
+    of = id(module)
+    return lambda *given: None if self.kept and of in self.deeper else hook(*given)
+
+
+@calling("register_forward_hook", base=_KeepsParallelModules)
+def errors_of_forward_hooks_in_replicas_are_lost(self: _KeepsParallelModules, hook: Hook, *given: Any) -> Any:
+    """If a forward hook raises in a replica, it counts as one that returns nothing."""
+    try:
+        return hook(*given)
+    except Exception:
+        if self.kept:
+            return None
+        raise
