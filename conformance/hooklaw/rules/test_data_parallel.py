@@ -231,9 +231,10 @@ def test_order_per_replica(backend: Backend, trace: Trace) -> None:
     "data-parallel.gradients-summed",
     level=Level.MUST,
     sources=[DATA_PARALLEL.sentence(4), docstring("torch.Tensor.register_hook").sentence(2)],
-    needs=[Capability.DATA_PARALLEL, Capability.MODULES, Capability.TENSOR_HOOKS],
+    needs=[Capability.DATA_PARALLEL, Capability.MODULES, Capability.MODULE_PARTS, Capability.TENSOR_HOOKS],
     mutants=[
         "gradient-of-one-replica-only",
+        "submodule-gradients-of-one-replica-only",
         "parameter-hook-once-a-replica",
         "later-gradients-of-one-replica-only",
         "replicas-have-gradients-in-the-first-call-only",
@@ -244,20 +245,23 @@ def test_gradients_summed(backend: Backend, trace: Trace) -> None:
 
     A hook runs when a gradient of its tensor is computed, and the parameter of the original module has the sum alone.
     """
-    module = two_weighted(backend)
-    backend.register_hook(module.weight, trace.saw("weight"))
-    backend.register_hook(module.other, trace.saw("other"))
+    inner = two_weighted(backend)
+    module = weighted(backend, lambda module, x: x * module.weight + module.inner(x))
+    backend.add_module(module, "inner", inner)
+    for label, parameter in (("own", module.weight), ("weight", inner.weight), ("other", inner.other)):
+        backend.register_hook(parameter, trace.saw(label))
     parallel = backend.data_parallel(module)
     for _ in range(2):
-        backend.set_grad(module.weight, None)
-        backend.set_grad(module.other, None)
+        for parameter in (module.weight, inner.weight, inner.other):
+            backend.set_grad(parameter, None)
         backend.backward(backend.sum(backend.call(parallel, one_row_each(backend))))
 
-        trace.expect_in_any_order("weight", "other")
-        expect_gradients(backend, trace, module)
-    seen = [*trace.values("weight"), *trace.values("other")]
+        trace.expect_in_any_order("own", "weight", "other")
+        trace.expect_value("own weight.grad", [sum(numbers(backend))], backend.grad_of(module.weight))
+        expect_gradients(backend, trace, inner)
     of_weight, of_other = squared_gradient(backend), [sum(numbers(backend))]
-    trace.expect_value("what the hooks saw", [of_weight, of_weight, of_other, of_other], seen)
+    for label, expected in (("own", of_other), ("weight", of_weight), ("other", of_other)):
+        trace.expect_value(f"what the hook {label} saw", [expected, expected], trace.values(label))
 
 
 @rule(

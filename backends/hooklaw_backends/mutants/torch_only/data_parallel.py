@@ -113,8 +113,9 @@ def replicas_have_gradients_in_the_first_call_only(
 def _first_alone(replicas: list[Any], parameters: Iterable[tuple[str, Any]]) -> list[Any]:
     """Cut these parameters off in all replicas but the first."""
     for name, parameter in parameters:
+        owner, _, own = name.rpartition(".")
         for replica in replicas[1:]:
-            setattr(replica, name, parameter.detach())
+            setattr(replica.get_submodule(owner), own, parameter.detach())
     return replicas
 
 
@@ -237,3 +238,12 @@ def errors_of_forward_hooks_in_replicas_are_lost(self: _KeepsParallelModules, ho
         if self.kept:
             return None
         raise
+
+
+@in_parallel("replicate")
+def submodule_gradients_of_one_replica_only(
+    parallel: ThreadParallel, old: Hook, module: Any, device_ids: Any
+) -> list[Any]:
+    """Only the first replica contributes to the gradients of the submodules' parameters."""
+    below = [(name, parameter) for name, parameter in module.named_parameters() if "." in name]
+    return _first_alone(old(module, device_ids), below)
