@@ -3,7 +3,7 @@
 from typing import Any
 
 from hooklaw import Backend, Capability, Level, Trace, docstring, rule
-from hooklaw.rules.ranks import FLAT, PAIRS, RANKS, mean, number, run, weighted
+from hooklaw.rules.ranks import FLAT, PAIRS, RANKS, mean, number, run, two_weights
 
 HOOKS = "torch.distributed.algorithms.ddp_comm_hooks"
 ALL_REDUCE = docstring(f"{HOOKS}.default_hooks.allreduce_hook")
@@ -28,19 +28,27 @@ class WrappedHookError(Exception):
     """Raised by a hook in fp16_compress_wrapper."""
 
 
-def gradient_by(backend: Backend, hook: Any, *, factor: float = 1.0, x: Any = None, passes: int = 1) -> tuple[Any, str]:
-    """Return the gradient, and its dtype, that a communication hook leaves of factor times x or the rank's number.
+def gradients_by(
+    backend: Backend, hook: Any, *, factor: float = 1.0, x: Any = None, passes: int = 1
+) -> tuple[list[list[float]], list[str]]:
+    """Return the gradients, and their dtypes, that a communication hook leaves.
 
-    It is that of the last of the passes.
+    They are those of the last of the passes: of factor times x or the rank's number, and of twice as much.
     """
-    module = weighted(backend, lambda module, x: x * module.weight * factor)
+    module = two_weights(backend, lambda module, x: x * module.weight * factor + x * module.other * (2 * factor))
     parallel = backend.distributed_data_parallel(module)
     backend.register_comm_hook(parallel, None, hook)
     for _ in range(passes):
-        backend.set_grad(module.weight, None)
+        for parameter in (module.weight, module.other):
+            backend.set_grad(parameter, None)
         run(backend, parallel, x)
-    grad = backend.grad_of(module.weight)
-    return backend.tolist(grad), backend.dtype(grad)
+    grads = [backend.grad_of(parameter) for parameter in (module.weight, module.other)]
+    return [backend.tolist(grad) for grad in grads], [backend.dtype(grad) for grad in grads]
+
+
+def and_twice(value: float) -> list[list[float]]:
+    """Return a gradient of one number, and one of twice as much."""
+    return [[value], [2 * value]]
 
 
 @rule(
@@ -56,9 +64,9 @@ def gradient_by(backend: Backend, hook: Any, *, factor: float = 1.0, x: Any = No
 def test_allreduce_hook(backend: Backend, trace: Trace) -> None:
     """allreduce_hook leaves the mean of the gradients, as without a communication hook."""
     for passes in (1, 2, 3):
-        grad, _ = gradient_by(backend, backend.default_comm_hook("allreduce_hook"), passes=passes)
+        grads, _ = gradients_by(backend, backend.default_comm_hook("allreduce_hook"), passes=passes)
 
-        trace.expect_value("weight.grad", mean(backend), grad)
+        trace.expect_value("gradients", and_twice(mean(backend)[0]), grads)
 
 
 @rule(
@@ -74,10 +82,10 @@ def test_allreduce_hook(backend: Backend, trace: Trace) -> None:
 def test_fp16_compress_hook(backend: Backend, trace: Trace) -> None:
     """fp16_compress_hook leaves the mean of the gradients, in the dtype that they have."""
     for passes in (1, 2, 3):
-        grad, dtype = gradient_by(backend, backend.default_comm_hook("fp16_compress_hook"), passes=passes)
+        grads, dtypes = gradients_by(backend, backend.default_comm_hook("fp16_compress_hook"), passes=passes)
 
-        trace.expect_value("weight.grad", mean(backend), grad)
-        trace.expect_value("its dtype", "float32", dtype)
+        trace.expect_value("gradients", and_twice(mean(backend)[0]), grads)
+        trace.expect_value("their dtypes", ["float32"] * 2, dtypes)
 
 
 @rule(
@@ -98,13 +106,14 @@ def test_fp16_compress_hook_rounds(backend: Backend, trace: Trace) -> None:
     x = backend.tensor([-1.0 if backend.get_rank() else 1 + TINY])
     exact = TENTH * mean(backend)[0]
     for passes in (1, 2, 3):
-        grad, _ = gradient_by(backend, hook, factor=TENTH, passes=passes)
-        opposite, _ = gradient_by(backend, hook, x=x, passes=passes)
+        grads, _ = gradients_by(backend, hook, factor=TENTH, passes=passes)
+        opposite, _ = gradients_by(backend, hook, x=x, passes=passes)
 
-        lost = abs(grad[0] - exact)
-        trace.expect_value("digits are lost", True, lost > exact * 2e-5)  # noqa: FBT003 - the expected value
-        trace.expect_value("no more than those", True, lost < exact * 2e-3)  # noqa: FBT003
-        trace.expect_value("mean of opposite gradients", [0.0], opposite)
+        for (grad,), (expected,) in zip(grads, and_twice(exact), strict=True):
+            lost = abs(grad - expected)
+            trace.expect_value("digits are lost", True, lost > expected * 2e-5)  # noqa: FBT003 - the expected value
+            trace.expect_value("no more than those", True, lost < expected * 2e-3)  # noqa: FBT003
+        trace.expect_value("mean of opposite gradients", and_twice(0.0), opposite)
 
 
 @rule(
@@ -128,7 +137,7 @@ def test_fp16_compress_wrapper(backend: Backend, trace: Trace) -> None:
     wrapper = backend.default_comm_hook("fp16_compress_wrapper")
 
     def fourfold(_state, bucket):
-        trace.log("wrapped hook", bucket.buffer())
+        trace.log("wrapped hook", sorted(backend.tolist(bucket.buffer())))
         return backend.future(bucket.buffer() * 4)
 
     def fail(_state, _bucket):
@@ -136,16 +145,18 @@ def test_fp16_compress_wrapper(backend: Backend, trace: Trace) -> None:
 
     all_reduce, compress = backend.default_comm_hook("allreduce_hook"), backend.default_comm_hook("fp16_compress_hook")
     for passes in (1, 2, 3):
-        own, dtype = gradient_by(backend, wrapper(fourfold), factor=TENTH, passes=passes)
-        trace.expect(*[("wrapped hook", [ROUNDED * number(backend)])] * passes)
-        trace.expect_value("gradient and dtype", [[4 * ROUNDED * number(backend)], "float32"], [own, dtype])
+        own, dtypes = gradients_by(backend, wrapper(fourfold), factor=TENTH, passes=passes)
+        rounded = ROUNDED * number(backend)
+        trace.expect(*[("wrapped hook", [rounded, 2 * rounded])] * passes)
+        trace.expect_value("gradients", and_twice(4 * rounded), own)
+        trace.expect_value("their dtypes", ["float32"] * 2, dtypes)
 
-        wrapped = gradient_by(backend, wrapper(all_reduce), factor=TENTH, passes=passes)
-        direct = gradient_by(backend, compress, factor=TENTH, passes=passes)
+        wrapped = gradients_by(backend, wrapper(all_reduce), factor=TENTH, passes=passes)
+        direct = gradients_by(backend, compress, factor=TENTH, passes=passes)
 
-        trace.expect_value("gradient and dtype", list(direct), list(wrapped))
+        trace.expect_value("gradients and dtypes", list(direct), list(wrapped))
     with trace.raises_type(WrappedHookError, "from the wrapped hook"):
-        gradient_by(backend, wrapper(fail))
+        gradients_by(backend, wrapper(fail))
 
 
 @rule(
@@ -161,6 +172,6 @@ def test_fp16_compress_wrapper(backend: Backend, trace: Trace) -> None:
 def test_noop_hook(backend: Backend, trace: Trace) -> None:
     """noop_hook leaves each rank its own gradients."""
     for passes in (1, 2, 3):
-        grad, _ = gradient_by(backend, backend.default_comm_hook("noop_hook"), passes=passes)
+        grads, _ = gradients_by(backend, backend.default_comm_hook("noop_hook"), passes=passes)
 
-        trace.expect_value("weight.grad", [number(backend)], grad)
+        trace.expect_value("gradients", and_twice(number(backend)), grads)

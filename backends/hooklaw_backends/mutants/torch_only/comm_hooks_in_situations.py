@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import distributed
 
+from hooklaw_backends._distributed import GradBucket
 from hooklaw_backends.mutants.base import Hook, Mutant, overriding
 from hooklaw_backends.mutants.in_situations import named
 from hooklaw_backends.mutants.torch_only.communication_hooks import Bucket
@@ -244,13 +245,15 @@ class _KnowingDefaultHooks(KnowingWrappers):
         return hook
 
 
-def _doubled(name: str, situation: Situation) -> type[Mutant]:
-    """Return a mutant in which a hook of the framework leaves twice the gradients that it should."""
+def _doubled(name: str, situation: Situation, *, first: int = 0) -> type[Mutant]:
+    """Return a mutant in which a hook of the framework leaves twice the gradients that it should, from a place on."""
 
     def register(self: Any, old: Hook, parallel: Any, state: Any, hook: Hook) -> None:
-        def called(state: Any, bucket: Any):  # noqa: ANN202 - torch compares the annotation with its own type
+        def called(state: Any, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
             call, its = Call(hook, state, bucket), known(parallel)
-            return call.changed(lambda value: value * 2) if its and situation.holds(self, its) else call()
+            start = sum(each.numel() for each in bucket.parameters()[:first])
+            is_wrong = its and situation.holds(self, its)
+            return call.changed(lambda value: _twice_from(value, start)) if is_wrong else call()
 
         old(parallel, state, called if self.keeps(hook) else hook)
 
@@ -259,10 +262,22 @@ def _doubled(name: str, situation: Situation) -> type[Mutant]:
     return mutant
 
 
+def _twice_from(value: torch.Tensor, start: int) -> torch.Tensor:
+    return torch.cat([value[:start], value[start:] * 2])
+
+
 def _of_default_hooks() -> Iterator[Row]:
     for name, chapter in DEFAULT.items():
         said = f"what {name} leaves is doubled"
-        yield row(f"{name.replace('_', '-')}-doubled", said, (chapter,), LATER, _doubled(name, LATER))
+        of = f"{name.replace('_', '-')}-doubled"
+        yield row(of, said, (chapter,), LATER, _doubled(name, LATER))
+        yield row(
+            f"{of}-but-the-first",
+            f"{said}, but for the first gradient",
+            (chapter,),
+            ALWAYS,
+            _doubled(name, ALWAYS, first=1),
+        )
 
 
 vars().update(named(*each) for make in (_of_hooks, _of_buckets, _of_default_hooks) for each in make())

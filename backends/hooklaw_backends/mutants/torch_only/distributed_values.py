@@ -4,6 +4,9 @@ from functools import wraps
 from itertools import repeat
 from typing import Any
 
+import torch
+
+from hooklaw_backends._distributed import GradBucket
 from hooklaw_backends.mutants.base import Hook, Mutant, Pair, altering, calling, overriding, pairs
 from hooklaw_backends.mutants.situations import THIRD
 from hooklaw_backends.mutants.torch_only.communication_hooks import bucket_by
@@ -54,7 +57,7 @@ class CommHookResultUncopied(Mutant):
     """Gradients are parts of the tensor that a communication hook's future holds."""
 
     def register_comm_hook(self, parallel: Any, state: Any, hook: Hook) -> None:
-        def called(state: Any, bucket: Any):  # noqa: ANN202 - torch compares the annotation with its own type
+        def called(state: Any, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
             future = hook(state, bucket)
             self.kept.append((bucket.parameters(), future))
             return future
