@@ -3,7 +3,7 @@
 from typing import Any
 
 from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, observed, rule
-from hooklaw.rules.ranks import FLAT, PAIRS, RANKS, averaged, mean, number, reducing, run, two_weights, weighted
+from hooklaw.rules.ranks import FLAT, PAIRS, RANKS, averaged, mean, number, reducing, run, weighted
 
 COMM_HOOK = docstring("torch.nn.parallel.DistributedDataParallel.register_comm_hook")
 NO_SYNC = docstring("torch.nn.parallel.DistributedDataParallel.no_sync")
@@ -168,7 +168,7 @@ def test_without_communication(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[COMM_HOOK.sentence(18)],
     needs=NEEDS,
-    mutants=["comm-hook-replaced-by-the-second"],
+    mutants=["comm-hook-replaced-by-the-second", "comm-hook-registered-again"],
     processes=RANKS,
 )
 def test_once(backend: Backend, trace: Trace) -> None:
@@ -177,13 +177,14 @@ def test_once(backend: Backend, trace: Trace) -> None:
     The docstring says that a hook can only be registered once; so a second registration must not succeed.
     """
     for passes in (0, 1):
-        _, parallel = hooked(backend, reducing(backend, trace))
+        first = reducing(backend, trace)
+        _, parallel = hooked(backend, first)
         for _ in range(passes):
             run(backend, parallel)
 
-        for _ in range(2):
+        for second in (reducing(backend, trace), first, reducing(backend, trace)):
             with trace.raises(ErrorKind.COMM_HOOK_TWICE):
-                backend.register_comm_hook(parallel, None, reducing(backend, trace))
+                backend.register_comm_hook(parallel, None, second)
 
 
 @rule(
@@ -353,7 +354,11 @@ def test_bad_annotation(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[COMM_HOOK.sentence(8, 12)],
     needs=NEEDS,
-    mutants=["comm-hook-result-for-one-parameter", "comm-hook-result-uncopied"],
+    mutants=[
+        "comm-hook-result-for-one-parameter",
+        "comm-hook-result-lost-in-the-middle",
+        "comm-hook-result-uncopied",
+    ],
     processes=RANKS,
 )
 def test_two_parameters(backend: Backend, trace: Trace) -> None:
@@ -364,17 +369,23 @@ def test_two_parameters(backend: Backend, trace: Trace) -> None:
         results.append(bucket.buffer() * 10)
         return backend.future(results[-1])
 
+    factors = {"first": 1.0, "second": 2.0, "third": 3.0}
+
+    def forward(module, x):
+        return x * module.first + x * 2 * module.second + x * 3 * module.third
+
     for _ in range(2):
-        module = two_weights(backend, lambda module, x: x * module.weight + x * x * module.other)
+        module = backend.module({name: backend.tensor([2.0]) for name in factors}, forward)
         parallel = backend.distributed_data_parallel(module)
         backend.register_comm_hook(parallel, None, hook)
         for _ in range(3):
-            for parameter in (module.weight, module.other):
-                backend.set_grad(parameter, None)
+            for name in factors:
+                backend.set_grad(getattr(module, name), None)
             run(backend, parallel)
             for result in results:
                 backend.all_reduce(result)  # changes what was copied, in place
             results.clear()
 
-            trace.expect_value("weight.grad", [10 * number(backend)], backend.grad_of(module.weight))
-            trace.expect_value("other.grad", [10 * number(backend) ** 2], backend.grad_of(module.other))
+            for name, factor in factors.items():
+                expected = [10 * factor * number(backend)]
+                trace.expect_value(f"{name}.grad", expected, backend.grad_of(getattr(module, name)))

@@ -242,3 +242,27 @@ def ddp_reduces_the_first_bucket_for_all(self: Mutant, old: Hook, module: Any, *
 
     made.register_comm_hook(None, hook)
     return made
+
+
+@overriding("register_comm_hook")
+def comm_hook_registered_again(self: Mutant, old: Hook, parallel: Any, state: Any, hook: Hook) -> None:
+    """A second registration of the same communication hook does nothing, and is no error."""
+    if parallel.__dict__.setdefault("registered", None) is not hook:
+        old(parallel, state, hook)
+        parallel.__dict__["registered"] = hook
+
+
+@hooking
+def comm_hook_result_lost_in_the_middle(self: Mutant, hook: Hook, state: Any, bucket: Any) -> Any:
+    """What a communication hook's future holds reaches the first and the last gradient of the bucket, and no other."""
+    sizes, before = [each.numel() for each in bucket.parameters()], bucket.buffer().clone()
+    first, last = sizes[0], sum(sizes) - sizes[-1]
+    middle = slice(first, max(first, last))
+
+    def step(done: Any) -> torch.Tensor:
+        value = done.value().clone()
+        value[middle] = before[middle]
+        return value
+
+    future = hook(state, bucket)
+    return future.then(step) if isinstance(future, torch.futures.Future) else future
