@@ -209,7 +209,11 @@ def test_unused_everywhere(backend: Backend, trace: Trace) -> None:
     sources=[observed("RuntimeError: the reduction of the pass before has not finished")],
     needs=NEEDS,
     basis=Basis.OBSERVED,
-    mutants=["ddp-always-finds-unused-parameters"],
+    mutants=[
+        "ddp-always-finds-unused-parameters",
+        "ddp-lets-later-passes-leave-a-parameter-out",
+        "ddp-lets-passes-leave-the-first-parameter-out",
+    ],
     processes=RANKS,
 )
 def test_unused_parameter_error(backend: Backend, trace: Trace) -> None:
@@ -218,13 +222,26 @@ def test_unused_parameter_error(backend: Backend, trace: Trace) -> None:
         two_weights(backend, lambda module, x: x * module.weight), find_unused_parameters=True
     )
     run(backend, finding)
-    for options in ({}, {"find_unused_parameters": False}):
-        module = two_weights(backend, lambda module, x: x * module.weight)
-        parallel = backend.distributed_data_parallel(module, **options)
-        run(backend, parallel)
+    used: list[str] = []
 
-        with trace.raises(ErrorKind.UNUSED_PARAMETER):
-            backend.call(parallel, own_input(backend))
+    def forward(module, x):
+        factor = getattr(module, used[-1]) if used else module.weight * module.other
+        return x * factor
+
+    for options in ({}, {"find_unused_parameters": False}):
+        for name, before in (("weight", 0), ("other", 0), ("weight", 2), ("other", 2)):
+            module = two_weights(backend, forward)
+            parallel = backend.distributed_data_parallel(module, **options)
+            for _ in range(before):
+                run(backend, parallel)
+            for parameter in (module.weight, module.other):
+                backend.set_grad(parameter, None)
+            used.append(name)
+            run(backend, parallel)
+
+            with trace.raises(ErrorKind.UNUSED_PARAMETER):
+                backend.call(parallel, own_input(backend))
+            used.clear()
 
 
 @rule(

@@ -12,6 +12,7 @@ from torch import distributed
 from hooklaw_backends._distributed import GradBucket, all_reduce_future
 from hooklaw_backends.mutants import verbs
 from hooklaw_backends.mutants.base import Hook, Maker, Mutant, altering, overriding
+from hooklaw_backends.mutants.situations import THIRD
 from hooklaw_backends.mutants.torch_only.distributed import parallel_by
 
 
@@ -398,3 +399,26 @@ def ddp_leaves_what_the_pass_before_used_too(self: Mutant, old: Hook, module: An
     if options.get("find_unused_parameters"):
         made.register_comm_hook(None, hook)
     return made
+
+
+@parallel_by("forward")
+def ddp_lets_later_passes_leave_a_parameter_out(parallel: Any, old: Hook, *inputs: Any, **named: Any) -> Any:
+    """From the third pass on it is no error that the pass before left a parameter out."""
+    passes = parallel.__dict__["ran"] = parallel.__dict__.get("ran", 0) + 1
+    return _forgiving(passes >= THIRD, parallel, old, *inputs, **named)
+
+
+@parallel_by("forward")
+def ddp_lets_passes_leave_the_first_parameter_out(parallel: Any, old: Hook, *inputs: Any, **named: Any) -> Any:
+    """It is no error that the pass before left the first parameter out."""
+    return _forgiving(next(parallel.module.parameters()).grad is None, parallel, old, *inputs, **named)
+
+
+def _forgiving(is_forgiving: bool, parallel: Any, old: Hook, *inputs: Any, **named: Any) -> Any:  # noqa: FBT001
+    """Call forward; where it is told, run the module itself in place of the error for an unused parameter."""
+    try:
+        return old(*inputs, **named)
+    except RuntimeError as error:
+        if is_forgiving and "finished reduction" in str(error):
+            return parallel.module(*inputs, **named)
+        raise
