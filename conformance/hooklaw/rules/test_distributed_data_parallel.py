@@ -177,6 +177,7 @@ def test_no_autograd_grad(backend: Backend, trace: Trace) -> None:
         "ddp-starts-from-the-last-rank",
         "ddp-starts-from-one-parameter",
         "ddp-leaves-submodules-as-they-are",
+        "ddp-leaves-deeper-submodules-as-they-are",
         "ddp-leaves-frozen-parameters-as-they-are",
         "ddp-leaves-integer-buffers-as-they-are",
         "ddp-leaves-buffers-of-floating-point-numbers-as-they-are",
@@ -195,13 +196,15 @@ def test_parameters_broadcast(backend: Backend, trace: Trace) -> None:
         backend.register_buffer(module, "scale", scale)
         return module
 
-    expected = [1.0, 5.0, 10.0, 10.0], [2.0, 7.0, 20.0, 20.0]
+    expected = [1.0, 5.0, 10.0, 10.0], [2.0, 7.0, 20.0, 20.0], [3.0, 9.0, 30.0, 30.0]
     for _ in range(2):
-        module, inner = made(1.0, 5.0, 10.0), made(2.0, 7.0, 20.0)
+        module, inner, inmost = made(1.0, 5.0, 10.0), made(2.0, 7.0, 20.0), made(3.0, 9.0, 30.0)
         backend.add_module(module, "inner", inner)
+        backend.add_module(inner, "inner", inmost)
         backend.distributed_data_parallel(module)
 
-        for label, each, values in zip(("its own", "a submodule's"), (module, inner), expected, strict=True):
+        labels = ("its own", "a submodule's", "those of a submodule's submodule")
+        for label, each, values in zip(labels, (module, inner, inmost), expected, strict=True):
             seen = [backend.tolist(tensor)[0] for tensor in (each.weight, each.frozen, each.offset, each.scale)]
             trace.expect_value(f"parameters and buffers, {label}", values, seen)
 
@@ -238,6 +241,7 @@ def test_parameters_never_broadcast(backend: Backend, trace: Trace) -> None:
         "ddp-broadcasts-no-buffers",
         "ddp-broadcasts-buffers-after-forward",
         "ddp-broadcasts-one-buffer",
+        "ddp-broadcasts-the-buffers-of-its-first-pass",
         "ddp-broadcasts-no-integer-buffers",
     ],
     processes=RANKS,
@@ -256,13 +260,14 @@ def test_buffers_broadcast(backend: Backend, trace: Trace) -> None:
         backend.register_buffer(module, "steps", backend.tensor([1.0]))
         backend.register_buffer(inner, "offset", backend.tensor([5], dtype="int64"))
         parallel = backend.distributed_data_parallel(module, **options)
-        for each in ("first", "second", "third"):
-            backend.mul_(module.steps, number(backend))
-            backend.mul_(inner.offset, backend.get_rank() + 1)
+        for passes in (1, 2, 3):
+            backend.mul_(module.steps, number(backend) + 1)  # so all ranks change them, also rank 0
+            backend.mul_(inner.offset, backend.get_rank() + 2)
             run(backend, parallel)
-            trace.expect(("steps in forward", [1.0]), ("offset in forward", [5.0]))
-            trace.expect_value(f"steps after the {each} pass", [1.0], module.steps)
-            trace.expect_value(f"offset after the {each} pass", [5.0], inner.offset)
+            steps, offset = [2.0**passes], [5.0 * 2**passes]
+            trace.expect(("steps in forward", steps), ("offset in forward", offset))
+            trace.expect_value(f"steps after pass {passes}", steps, module.steps)
+            trace.expect_value(f"offset after pass {passes}", offset, inner.offset)
 
 
 @rule(

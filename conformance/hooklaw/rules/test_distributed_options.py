@@ -22,6 +22,7 @@ LENGTH = 800
     needs=[*NEEDS, Capability.INIT_SYNC, Capability.MODULE_PARTS],
     mutants=[
         "ddp-without-init-sync-keeps-one-buffer",
+        "ddp-without-init-sync-keeps-its-own-buffers-only",
         "ddp-without-init-sync-keeps-its-own-parameters-only",
         "ddp-syncs-at-once-whatever-init-sync-says",
         "ddp-shares-buffers-whatever-init-sync-says",
@@ -40,13 +41,14 @@ def test_no_init_sync(backend: Backend, trace: Trace) -> None:
         backend.add_module(
             module, "inner", backend.module({"weight": own_input(backend)}, lambda module, x: x * 100 * module.weight)
         )
-        for name in ("steps", "more"):
-            backend.register_buffer(module, name, backend.tensor([10 * number(backend)]))
+        for each, name in ((module, "steps"), (module, "more"), (module.inner, "steps")):
+            backend.register_buffer(each, name, backend.tensor([10 * number(backend)]))
         parallel = backend.distributed_data_parallel(module, init_sync=False)
         parameters = ((module.weight, 1), (module.other, 10), (module.inner.weight, 100))
         for parameter, _ in parameters:
             trace.expect_value("parameter", [number(backend)], backend.detach(parameter))
-        trace.expect_value("buffers", [[10 * number(backend)]] * 2, [module.steps, module.more])
+        buffers = [module.steps, module.more, module.inner.steps]
+        trace.expect_value("buffers", [[10 * number(backend)]] * 3, buffers)
 
         for passes in (1, 2, 3):
             run(backend, parallel)
@@ -66,6 +68,7 @@ def test_no_init_sync(backend: Backend, trace: Trace) -> None:
     needs=[*NEEDS, Capability.MODULE_PARTS, Capability.BUFFER_SYNC, Capability.IN_PLACE],
     mutants=[
         "ddp-broadcasts-buffers-always",
+        "ddp-broadcasts-buffers-of-submodules-always",
     ],
     processes=RANKS,
 )
@@ -78,30 +81,30 @@ def test_no_broadcast_of_buffers(backend: Backend, trace: Trace) -> None:
     def forward(module, x):
         trace.log("steps in forward", module.steps)
         trace.log("more in forward", module.more)
+        trace.log("inner steps in forward", module.inner.steps)
         return x * module.weight + x * 10 * module.other
 
+    def distributed(**options: bool) -> tuple[Any, Any]:
+        module, inner = two_weights(backend, forward), backend.module({}, lambda _, x: x)
+        backend.add_module(module, "inner", inner)
+        for each, name in ((module, "steps"), (module, "more"), (inner, "steps")):
+            backend.register_buffer(each, name, backend.tensor([1.0]))
+        return module, backend.distributed_data_parallel(module, **options)
+
+    def run_and_expect(module, parallel, value):
+        for buffer in (module.steps, module.more, module.inner.steps):
+            backend.mul_(buffer, number(backend))
+        run(backend, parallel)
+        trace.expect(("steps in forward", value), ("more in forward", value), ("inner steps in forward", value))
+
     for _ in range(2):
-        module = two_weights(backend, forward)
-        for name in ("steps", "more"):
-            backend.register_buffer(module, name, backend.tensor([1.0]))
-        parallel = backend.distributed_data_parallel(module, forward_sync_buffers=False)
+        module, parallel = distributed(forward_sync_buffers=False)
         for passes in (1, 2, 3):
-            backend.mul_(module.steps, number(backend))
-            backend.mul_(module.more, number(backend))
-            run(backend, parallel)
-            own = [number(backend) ** passes]
-            trace.expect(("steps in forward", own), ("more in forward", own))
+            run_and_expect(module, parallel, [number(backend) ** passes])
             share = passes * mean(backend)[0]
             trace.expect_value("weight.grad", [share], backend.grad_of(module.weight))
             trace.expect_value("other.grad", [10 * share], backend.grad_of(module.other))
-    module = two_weights(backend, forward)
-    for name in ("steps", "more"):
-        backend.register_buffer(module, name, backend.tensor([1.0]))
-    parallel = backend.distributed_data_parallel(module)
-    backend.mul_(module.steps, number(backend))
-    backend.mul_(module.more, number(backend))
-    run(backend, parallel)
-    trace.expect(("steps in forward", [1.0]), ("more in forward", [1.0]))
+    run_and_expect(*distributed(), [1.0])
 
 
 @rule(

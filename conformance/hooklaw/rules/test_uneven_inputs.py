@@ -19,10 +19,10 @@ def distributed(backend: Backend) -> tuple[Any, Any]:
     return module, backend.distributed_data_parallel(module)
 
 
-def uneven(backend: Backend, module: Any, parallel: Any, seen: list[Any], **options: bool) -> None:
-    """Run two passes in rank 0, three in rank 1, and note the gradients of both parameters after each."""
+def uneven(backend: Backend, module: Any, parallel: Any, seen: list[Any], *, first: int = 0, **options: bool) -> None:
+    """Run two passes in one rank, four in the others, and note the gradients of both parameters after each."""
     with backend.join(parallel, **options):
-        for _ in range(2 + backend.get_rank()):
+        for _ in range(2 if backend.get_rank() == first else 4):
             backend.set_grad(module.weight, None)
             backend.set_grad(module.other, None)
             run(backend, parallel)
@@ -30,12 +30,12 @@ def uneven(backend: Backend, module: Any, parallel: Any, seen: list[Any], **opti
 
 
 def expect_gradients(backend: Backend, trace: Trace, last: float, **options: bool) -> None:
-    """Expect means inside join, and another gradient in the last pass, which only one rank runs.
+    """Expect means inside join, and another gradient in the last two passes, which only one rank runs.
 
     They are those of two modules, each of which runs through its inputs twice.
     """
     (share,) = mean(backend)
-    expected = [[each, 10 * each] for each in (share, share, last)][: 2 + backend.get_rank()]
+    expected = [[each, 10 * each] for each in (share, share, last, last)][: 2 + 2 * backend.get_rank()]
     for _ in range(2):
         module, parallel = distributed(backend)
         for _ in range(2):
@@ -49,7 +49,13 @@ def expect_gradients(backend: Backend, trace: Trace, last: float, **options: boo
     level=Level.MUST,
     sources=[JOIN.sentence(2, 3)],
     needs=[*NEEDS, Capability.GRADIENT_BUCKETS, Capability.MODULE_PARTS],
-    mutants=["join-does-nothing", "ddp-reduces-nothing", "join-shadows-one-bucket", "join-shadows-no-buffers"],
+    mutants=[
+        "join-does-nothing",
+        "ddp-reduces-nothing",
+        "join-shadows-one-bucket",
+        "join-shadows-one-bucket-in-rank-1",
+        "join-shadows-no-buffers",
+    ],
     processes=RANKS,
 )
 def test_no_hang(backend: Backend, trace: Trace) -> None:
@@ -59,21 +65,22 @@ def test_no_hang(backend: Backend, trace: Trace) -> None:
     each bucket of gradients, and of buffers.
     """
     (share,) = mean(backend)
-    for _ in range(2):
+    for longest in range(backend.get_world_size()):
         weights = {name: backend.tensor([2.0] * LENGTH) for name in ("first", "second")}
         module = backend.module(weights, lambda module, x: x * (module.first + module.second * module.factor))
         backend.register_buffer(module, "factor", backend.tensor([3.0]))
         parallel = backend.distributed_data_parallel(module, bucket_cap_mb=SMALL)
-        for _ in range(2):
+        for more in (1, 2):
+            passes = 2 + more if backend.get_rank() == longest else 2
             seen: list[Any] = []
             with backend.join(parallel):
-                for _ in range(2 + backend.get_rank()):
+                for _ in range(passes):
                     for weight in (module.first, module.second):
                         backend.set_grad(weight, None)
                     run(backend, parallel)
                     seen.append([backend.tolist(backend.grad_of(each)) for each in (module.first, module.second)])
 
-            trace.expect_value("gradients seen", 2 + backend.get_rank(), len(seen))
+            trace.expect_value("gradients seen", passes, len(seen))
             expected = [[share] * LENGTH, [3 * share] * LENGTH]
             trace.expect_value("gradients after the passes of all ranks", [expected] * 2, seen[:2])
 
@@ -83,7 +90,7 @@ def test_no_hang(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[JOIN.sentence(11)],
     needs=NEEDS,
-    mutants=["join-divides-by-the-ranks-that-are-left"],
+    mutants=["join-divides-by-the-ranks-that-are-left", "join-divides-by-the-ranks-that-are-left-later"],
     processes=RANKS,
 )
 def test_divide_by_initial(backend: Backend, trace: Trace) -> None:
@@ -111,23 +118,23 @@ def test_divide_by_effective(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[JOIN.sentence(4, 10, 23)],
     needs=NEEDS,
-    mutants=["join-never-throws"],
+    mutants=["join-never-throws", "join-does-not-throw-in-rank-0"],
     processes=RANKS,
 )
 def test_throw_on_early_termination(backend: Backend, trace: Trace) -> None:
     """With throw_on_early_termination=True all ranks raise when one has no more inputs."""
-    for _ in range(2):
+    for first in range(backend.get_world_size()):
         module, parallel = distributed(backend)
         seen: list[Any] = []
         with trace.raises(ErrorKind.OUT_OF_INPUTS):
-            uneven(backend, module, parallel, seen, throw_on_early_termination=True)
+            uneven(backend, module, parallel, seen, first=first, throw_on_early_termination=True)
 
         (share,) = mean(backend)
         trace.expect_value("gradients before", [[share, 10 * share]] * 2, seen)
     for options in ({}, {"throw_on_early_termination": False}):
         seen: list[Any] = []
         uneven(backend, *distributed(backend), seen, **options)
-        trace.expect_value("passes without it", 2 + backend.get_rank(), len(seen))
+        trace.expect_value("passes without it", 2 + 2 * backend.get_rank(), len(seen))
 
 
 @rule(

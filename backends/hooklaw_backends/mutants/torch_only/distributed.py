@@ -341,3 +341,24 @@ def ddp_reduces_late_parameters_later(parallel: Any, old: Hook, *inputs: Any) ->
                 each.register_hook(_mean)
     parallel.__dict__["ran"] = True
     return old(*inputs)
+
+
+@parallel_by("_run_ddp_forward")
+def ddp_broadcasts_the_buffers_of_its_first_pass(parallel: Any, old: Hook, *inputs: Any, **named: Any) -> Any:
+    """Each forward of a distributed module gives all ranks the buffers that rank 0 had in the first one."""
+    buffers = [*parallel.module.buffers()] if parallel.forward_sync_buffers else []
+    first = parallel.__dict__.setdefault("first", [buffer.clone() for buffer in buffers])
+    for buffer, value in zip(buffers, first, strict=True):
+        buffer.copy_(value)
+    return old(*inputs, **named)
+
+
+@overriding("distributed_data_parallel")
+def ddp_leaves_deeper_submodules_as_they_are(self: Mutant, old: Hook, module: Any, **options: Any) -> Any:
+    """When a module is distributed, ranks keep the parameters and buffers of the submodules of its submodules."""
+    deeper = [each for name, each in module.state_dict().items() if name.count(".") > 1]
+    own = [each.clone() for each in deeper]
+    made = old(module, **options)
+    for each, value in zip(deeper, own, strict=True):
+        each.copy_(value)
+    return made

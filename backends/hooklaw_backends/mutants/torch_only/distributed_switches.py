@@ -12,6 +12,8 @@ from hooklaw_backends.mutants.torch_only.communication_hooks import Bucket, buck
 from hooklaw_backends.mutants.torch_only.distributed import parallel_by
 from hooklaw_backends.mutants.torch_only.distributed_options import joining
 
+FOURTH = 4
+
 
 @overriding("distributed_data_parallel")
 def ddp_syncs_at_once_whatever_init_sync_says(self: Mutant, old: Hook, module: Any, **options: Any) -> Any:
@@ -120,13 +122,26 @@ def no_sync_applies_to_all_modules(self: _KnowsParallel, old: Hook, parallel: An
 @overriding("join")
 def join_shadows_one_bucket(self: Mutant, old: Hook, parallel: Any, **options: bool) -> AbstractContextManager[Any]:
     """A rank that has no more inputs takes part in the reduction of one bucket in each pass of the others."""
+    return old(_shadowing_one_bucket(parallel), **options)
+
+
+@overriding("join")
+def join_shadows_one_bucket_in_rank_1(
+    self: Mutant, old: Hook, parallel: Any, **options: bool
+) -> AbstractContextManager[Any]:
+    """If rank 1 has no more inputs, it takes part in the reduction of one bucket in each pass of the others."""
+    return old(_shadowing_one_bucket(parallel) if distributed.get_rank() == 1 else parallel, **options)
+
+
+def _shadowing_one_bucket(parallel: Any) -> Any:
+    """Return a distributed module that shadows one bucket of each pass."""
 
     def match() -> None:
         reducer = parallel.reducer
         reducer._run_comm_hook(reducer._get_zeros_like_grad_buckets()[0]).wait()  # noqa: SLF001 - there is no public API
 
     parallel._match_all_reduce_for_bwd_pass = match  # noqa: SLF001
-    return old(parallel, **options)
+    return parallel
 
 
 @overriding("join")
@@ -208,3 +223,54 @@ def disabled_join_broadcasts_later_parameters(self: Mutant, old: Hook, parallel:
     if not options.get("enable", True):
         for each in list(parallel.module.parameters())[1:]:
             distributed.broadcast(each.detach(), 0)
+
+
+@overriding("distributed_data_parallel")
+def ddp_without_init_sync_keeps_its_own_buffers_only(self: Mutant, old: Hook, module: Any, **options: Any) -> Any:
+    """Distributing a module gives all ranks the submodules' buffers of rank 0, also with init_sync=False."""
+    for child in module.children():
+        for each in child.buffers():
+            distributed.broadcast(each, 0)
+    return old(module, **options)
+
+
+@parallel_by("forward")
+def ddp_broadcasts_buffers_of_submodules_always(parallel: Any, old: Hook, *inputs: Any, **named: Any) -> Any:
+    """Each forward of a distributed module broadcasts the submodules' buffers, also with forward_sync_buffers=False."""
+    for child in parallel.module.children():
+        for each in child.buffers():
+            distributed.broadcast(each, 0)
+    return old(*inputs, **named)
+
+
+@overriding("join")
+@contextmanager
+def join_divides_by_the_ranks_that_are_left_later(self: Mutant, old: Hook, parallel: Any, **options: bool) -> Any:
+    """From the fourth pass inside a join on gradients are divided by the number of ranks that still have inputs."""
+    passes = count(1)
+
+    def before(*_: Any) -> None:
+        if next(passes) >= FOURTH:
+            parallel._divide_by_initial_world_size = False  # noqa: SLF001 - there is no public API
+
+    with old(parallel, **options):
+        handle = parallel.register_forward_pre_hook(before)
+        yield
+        handle.remove()
+
+
+@overriding("join")
+@contextmanager
+def join_does_not_throw_in_rank_0(self: Mutant, old: Hook, parallel: Any, **options: bool) -> Any:
+    """With throw_on_early_termination=True rank 0 does not raise if it is another rank that has no more inputs."""
+    inside: list[Exception] = []
+    try:
+        with old(parallel, **options):
+            try:
+                yield
+            except RuntimeError as error:
+                inside.append(error)
+                raise
+    except RuntimeError:
+        if not inside or distributed.get_rank():
+            raise
