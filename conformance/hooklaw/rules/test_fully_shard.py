@@ -4,56 +4,29 @@ from typing import Any
 
 from hooklaw import Backend, Basis, Capability, Level, Trace, docstring, observed, rule
 from hooklaw.rules.ranks import RANKS, ROWS, number, own_part, part, rows, whole
+from hooklaw.rules.sharded import (
+    GRADIENTS,
+    LAST,
+    PARTS,
+    VALUES,
+    WHOLE,
+    add_up_parts,
+    gradient,
+    is_reduced,
+    run,
+    several,
+    sharded,
+    with_several,
+)
 
 FULLY_SHARD = docstring("torch.distributed.fsdp.fully_shard")
 MODULE_METHODS = "torch.distributed.fsdp.FSDPModule"
 MODULE = "torch.nn.Module"
 NEEDS = [Capability.FULLY_SHARD, Capability.MODULES]
-VALUES = [2.0, 3.0, 4.0, 5.0]
-PARTS = {"extra-dimension": "a part is counted in rows, and the condition hides a dimension of it"}
 
 
 class AllReduceHookError(Exception):
     """Raised by an all-reduce hook."""
-
-
-def sharded(backend: Backend, forward: Any = lambda module, x: x * module.weight, **options: Any) -> Any:
-    """Make a module with a weight of four elements, shard it, and return it."""
-    module = backend.module({"weight": backend.tensor(VALUES)}, forward)
-    backend.fully_shard(module, **options)
-    return module
-
-
-def with_scale(backend: Backend, forward: Any, **options: Any) -> Any:
-    """Make a module with a weight of four elements and a scale, of which only one rank has a part, and shard it."""
-    weights = {"weight": backend.tensor(VALUES), "scale": backend.tensor([1.0])}
-    module = backend.module(weights, forward)
-    backend.fully_shard(module, **options)
-    return module
-
-
-def run(backend: Backend, module: Any) -> None:
-    """Run forward on the rank's rows, and backward."""
-    backend.backward(backend.sum(backend.call(module, rows(backend))))
-
-
-def gradient(backend: Backend, module: Any) -> Any:
-    """Return the whole gradient of the module's weight, or None."""
-    grad = whole(backend, backend.grad_of(module.weight))
-    return None if grad is None else backend.tolist(grad)
-
-
-def add_up_parts(backend: Backend, module: Any, values: list[float]) -> list[float]:
-    """Make each rank's part of the module's weight the sum of all parts, in place; return the values of the weight."""
-    backend.all_reduce(backend.detach(backend.local_tensor(module.weight)))
-    size = len(values) // backend.get_world_size()
-    return [sum(values[at::size]) for at in range(size)] * backend.get_world_size()
-
-
-def is_reduced(backend: Backend, module: Any) -> bool:
-    """Whether the module's weight has a gradient of which each rank has a part."""
-    grad = backend.grad_of(module.weight)
-    return grad is not None and backend.is_sharded(grad)
 
 
 @rule(
@@ -92,6 +65,7 @@ def test_shards(backend: Backend, trace: Trace) -> None:
         "fully-shard-gathers-zeros",
         "fully-shard-gathers-one-parameter",
         "fully-shard-never-reshards",
+        "fully-shard-gathers-two-parameters",
     ],
     processes=RANKS,
 )
@@ -102,20 +76,20 @@ def test_hooks(backend: Backend, trace: Trace) -> None:
     """
 
     def forward(module, x, when=""):
-        for each in (module.weight, module.scale):
+        for each in several(module):
             trace.log(f"in forward{when}", "a part" if backend.is_sharded(each) else backend.detach(each))
         return x
 
     for _ in range(2):
-        module, expected = with_scale(backend, forward, reshard_after_forward=True), VALUES
+        module, expected = with_several(backend, forward, reshard_after_forward=True), VALUES
         for _ in range(3):
             backend.call(lambda x, module=module: module(x, when=" of a call"), rows(backend))
-            trace.expect(("in forward of a call", expected), ("in forward of a call", [1.0]))
-            are_sharded = all(backend.is_sharded(each) for each in (module.weight, module.scale))
-            trace.expect_value("sharded after forward", True, are_sharded)  # noqa: FBT003 - the expected value
+            trace.expect(*[("in forward of a call", values) for values in (expected, [1.0], LAST)])
+            are_sharded = [backend.is_sharded(each) for each in several(module)]
+            trace.expect_value("sharded after forward", [True] * 3, are_sharded)
             expected = add_up_parts(backend, module, expected)
         backend.forward(module, rows(backend))
-        trace.expect(("in forward", "a part"), ("in forward", "a part"))
+        trace.expect(*[("in forward", "a part")] * 3)
 
 
 @rule(
@@ -127,6 +101,7 @@ def test_hooks(backend: Backend, trace: Trace) -> None:
         "fully-shard-gathers-zeros-in-backward",
         "fully-shard-never-reshards-after-backward",
         "fully-shard-without-reshard-stays-whole",
+        "fully-shard-gathers-two-parameters-in-backward",
     ],
     processes=RANKS,
 )
@@ -135,16 +110,14 @@ def test_backward(backend: Backend, trace: Trace) -> None:
 
     It does so whatever forward left: only that depends on reshard_after_forward.
     """
-    modules = [
-        with_scale(backend, lambda module, x: x * module.weight * module.scale, reshard_after_forward=reshard)
-        for reshard in (True, False)
-    ]
+    modules = [with_several(backend, reshard_after_forward=reshard) for reshard in (True, False)]
     for module in modules * 3:
         x = backend.tensor([number(backend)] * len(VALUES), requires_grad=True)
         backend.backward(backend.sum(backend.call(module, x)))
-        trace.expect_value("x.grad", VALUES, backend.grad_of(x))
-        are_sharded = [backend.is_sharded(each) for each in (module.weight, module.scale)]
-        trace.expect_value("sharded after backward", [True, True], are_sharded)
+        expected = [value * last for value, last in zip(VALUES, LAST, strict=True)]
+        trace.expect_value("x.grad", expected, backend.grad_of(x))
+        are_sharded = [backend.is_sharded(each) for each in several(module)]
+        trace.expect_value("sharded after backward", [True] * 3, are_sharded)
 
 
 @rule(
@@ -157,6 +130,7 @@ def test_backward(backend: Backend, trace: Trace) -> None:
         "fully-shard-does-nothing",
         "fully-shard-reduces-one-parameter",
         "fully-shard-keeps-the-last-gradient",
+        "fully-shard-reduces-two-parameters",
     ],
     processes=RANKS,
 )
@@ -168,10 +142,10 @@ def test_gradients(backend: Backend, trace: Trace) -> None:
     size = backend.get_world_size()
     total = size * (size + 1) / 2
     for _ in range(2):
-        module, first = with_scale(backend, lambda module, x: x * module.weight * module.scale), {}
+        module, first = with_several(backend), {}
         for passes in (1, 2, 3):
             run(backend, module)
-            for name, of_one in (("weight", ROWS), ("scale", (40.0,))):
+            for name, of_one in GRADIENTS.items():
                 grad = backend.grad_of(getattr(module, name))
                 trace.expect_value(f"{name}.grad is sharded", True, backend.is_sharded(grad))  # noqa: FBT003
                 seen = backend.tolist(whole(backend, grad))
@@ -193,11 +167,13 @@ def test_gradients(backend: Backend, trace: Trace) -> None:
 def test_gradients_averaged(backend: Backend, trace: Trace) -> None:
     """The gradient of a fully sharded parameter is the mean over the ranks."""
     for _ in range(2):
-        module = sharded(backend)
+        module = with_several(backend)
         for passes in (1, 2, 3):
             run(backend, module)
-            expected = [passes * value for value in (1.5, 3.0, 4.5, 6.0)]
-            trace.expect_value("weight.grad", expected, gradient(backend, module))
+            for name, of_one in GRADIENTS.items():
+                expected = [passes * 1.5 * value for value in of_one]
+                grad = whole(backend, backend.grad_of(getattr(module, name)))
+                trace.expect_value(f"{name}.grad", expected, grad)
 
 
 @rule(
@@ -211,10 +187,10 @@ def test_gradients_averaged(backend: Backend, trace: Trace) -> None:
 def test_no_reshard(backend: Backend, trace: Trace) -> None:
     """With reshard_after_forward=False the parameters of a fully sharded module are whole after forward."""
     for _ in range(2):
-        module = with_scale(backend, lambda module, x: x * module.weight * module.scale, reshard_after_forward=False)
+        module = with_several(backend, reshard_after_forward=False)
         for with_backward in (False, True, True):
             outputs = backend.call(module, rows(backend))
-            for name, values in (("weight", VALUES), ("scale", [1.0])):
+            for name, values in WHOLE.items():
                 parameter = getattr(module, name)
                 trace.expect_value(f"{name} is sharded after forward", False, backend.is_sharded(parameter))  # noqa: FBT003
                 trace.expect_value(f"{name} after forward", values, backend.detach(parameter))
@@ -369,24 +345,24 @@ def test_forward_method(backend: Backend, trace: Trace) -> None:
 def test_unshard_reshard(backend: Backend, trace: Trace) -> None:
     """The parameters of a fully sharded module are whole after unshard, with all values, and parts after reshard."""
     for _ in range(2):
-        module, expected = with_scale(backend, lambda _, x: x), VALUES
+        module, expected = with_several(backend, lambda _, x: x), VALUES
         for _ in range(3):
             backend.unshard(module)
-            for name, values in (("weight", expected), ("scale", [1.0])):
+            for name, values in {**WHOLE, "weight": expected}.items():
                 parameter = getattr(module, name)
                 trace.expect_value(f"{name} is sharded after unshard", False, backend.is_sharded(parameter))  # noqa: FBT003
                 trace.expect_value(name, values, backend.detach(parameter))
 
             backend.reshard(module)
-            are_sharded = [backend.is_sharded(each) for each in (module.weight, module.scale)]
-            trace.expect_value("sharded after reshard", [True, True], are_sharded)
+            are_sharded = [backend.is_sharded(each) for each in several(module)]
+            trace.expect_value("sharded after reshard", [True] * 3, are_sharded)
             trace.expect_value("the rank's part of weight", own_part(backend, expected), part(backend, module.weight))
             expected = add_up_parts(backend, module, expected)
 
             backend.call(module, rows(backend))
             backend.reshard(module)
-            are_sharded = [backend.is_sharded(each) for each in (module.weight, module.scale)]
-            trace.expect_value("sharded after forward and reshard", [True, True], are_sharded)
+            are_sharded = [backend.is_sharded(each) for each in several(module)]
+            trace.expect_value("sharded after forward and reshard", [True] * 3, are_sharded)
 
 
 @rule(
@@ -402,6 +378,7 @@ def test_unshard_reshard(backend: Backend, trace: Trace) -> None:
         "gradient-sync-set-for-the-last-submodule-alone",
         "gradient-sync-set-for-children-alone",
         "gradient-sync-lasts-for-one-pass",
+        "gradient-sync-reduces-what-accumulated-a-pass-late",
     ],
     processes=RANKS,
 )
@@ -428,11 +405,14 @@ def test_no_gradient_sync(backend: Backend, trace: Trace) -> None:
         for round_ in ((False, False, True), (False, True, True)):
             for each in modules:
                 backend.set_grad(each.weight, None)
-            for requires_sync in round_:
+            for passes, requires_sync in enumerate(round_, 1):
                 backend.set_requires_gradient_sync(modules[0], requires_gradient_sync=requires_sync)
                 run(backend, modules[0])
                 reduced = [is_reduced(backend, each) for each in modules]
                 trace.expect_value(f"reduced with requires_gradient_sync={requires_sync}", [requires_sync] * 4, reduced)
+                expected = [[passes * value for value in each] for each in once]
+                seen = [gradient(backend, each) for each in modules] if requires_sync else expected
+                trace.expect_value("weight.grad", expected, seen)
                 for each in others:
                     backend.set_grad(each.weight, None)
                 run(backend, others[0])
@@ -507,7 +487,11 @@ def test_all_reduce_hook(backend: Backend, trace: Trace) -> None:
         docstring(f"{MODULE}.register_full_backward_hook").sentence(2),
     ],
     needs=[*NEEDS, Capability.MODULE_BACKWARD_HOOKS],
-    mutants=["fully-shard-drops-module-hooks", "fully-shard-ignores-later-module-hooks"],
+    mutants=[
+        "fully-shard-drops-module-hooks",
+        "fully-shard-ignores-later-module-hooks",
+        "fully-shard-keeps-one-module-hook-of-each-kind",
+    ],
     processes=RANKS,
 )
 def test_module_hooks(backend: Backend, trace: Trace) -> None:
@@ -521,16 +505,19 @@ def test_module_hooks(backend: Backend, trace: Trace) -> None:
         backend.register_forward_hook(module, lambda *_: trace.log(f"forward hook, {when}"))
         backend.register_full_backward_hook(module, lambda *_: trace.log(f"full backward hook, {when}"))
 
+    times = ("before", "before too", "after", "after too")
     for _ in range(2):
         module = backend.module({"weight": backend.tensor(VALUES)}, lambda module, x: x * module.weight)
-        register(module, "before")
+        for when in times[:2]:
+            register(module, when)
         backend.fully_shard(module)
-        register(module, "after")
+        for when in times[2:]:
+            register(module, when)
         for _ in range(3):
             x = backend.tensor([number(backend)] * len(VALUES), requires_grad=True)
             backend.backward(backend.sum(backend.call(module, x)))
             hooks = ("forward pre-hook", "forward hook", "full backward hook")
-            trace.expect_in_any_order(*[f"{hook}, {when}" for hook in hooks for when in ("before", "after")])
+            trace.expect_in_any_order(*[f"{hook}, {when}" for hook in hooks for when in times])
 
 
 @rule(
@@ -546,22 +533,21 @@ def test_post_accumulate_hooks(backend: Backend, trace: Trace) -> None:
 
     It runs after .grad has been updated, and .grad of a sharded parameter is updated with the reduced gradient.
     """
-    names = ("weight", "scale")
     for _ in range(2):
-        module = with_scale(backend, lambda module, x: x * module.weight * module.scale)
-        seen: dict[str, list[Any]] = {name: [] for name in names}
-        for name in names * 2:
+        module = with_several(backend)
+        seen: dict[str, list[Any]] = {name: [] for name in WHOLE}
+        for name in [*WHOLE] * 2:
 
             def hook(parameter, seen=seen[name]):
                 seen.append(whole(backend, backend.grad_of(parameter)))
 
             backend.register_post_accumulate_grad_hook(getattr(module, name), hook)
         for _ in range(3):
-            for name in names:
+            for name in WHOLE:
                 backend.set_grad(getattr(module, name), None)
                 seen[name].clear()
             run(backend, module)
-            for name in names:
+            for name in WHOLE:
                 grad = backend.tolist(whole(backend, backend.grad_of(getattr(module, name))))
                 trace.expect_value(f"what two hooks of {name} saw", [grad] * 2, seen[name])
 

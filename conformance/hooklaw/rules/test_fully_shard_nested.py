@@ -19,15 +19,16 @@ def weighted(backend: Backend) -> Any:
 
 
 def nested(backend: Backend) -> list[Any]:
-    """Return a fully sharded module and the two fully sharded modules inside it."""
-    weight = backend.tensor(VALUES)
+    """Return a fully sharded module, the two fully sharded modules inside it, and the one inside the second of them."""
+    weight, inner = backend.tensor(VALUES), backend.tensor(VALUES)
     outer = backend.module({"weight": weight}, lambda module, x: module.second(module.first(x)) * module.weight)
-    inside = [weighted(backend), weighted(backend)]
-    for name, module in zip(("first", "second"), inside, strict=True):
-        backend.add_module(outer, name, module)
-    for module in (*inside, outer):
+    second = backend.module({"weight": inner}, lambda module, x: module.third(x) * module.weight)
+    first, third = weighted(backend), weighted(backend)
+    for parent, name, module in ((outer, "first", first), (outer, "second", second), (second, "third", third)):
+        backend.add_module(parent, name, module)
+    for module in (first, third, second, outer):
         backend.fully_shard(module)
-    return [outer, *inside]
+    return [outer, first, second, third]
 
 
 def ones(backend: Backend) -> Any:
@@ -55,11 +56,11 @@ def test_not_recursive(backend: Backend, trace: Trace) -> None:
 
     for _ in range(2):
         backend.unshard(outer)
-        trace.expect_value("outer and inner sharded after unshard of the outer", [False, True, True], sharded())
+        trace.expect_value("outer and inner sharded after unshard of the outer", [False, True, True, True], sharded())
         for module in inside:
             backend.unshard(module)
         backend.reshard(outer)
-        trace.expect_value("outer and inner sharded after reshard of the outer", [True, False, False], sharded())
+        trace.expect_value("outer and inner sharded after reshard of the outer", [True, False, False, False], sharded())
         for module in inside:
             backend.reshard(module)
 
@@ -74,6 +75,7 @@ def test_not_recursive(backend: Backend, trace: Trace) -> None:
         "fully-shard-always-reshards",
         "fully-shard-reshards-the-first-submodule-alone",
         "fully-shard-reshards-the-last-submodule-alone",
+        "fully-shard-reshards-modules-without-sharded-ones-inside",
     ],
     processes=RANKS,
 )
@@ -84,7 +86,7 @@ def test_default(backend: Backend, trace: Trace) -> None:
         for with_backward in (False, True, True):
             outputs = backend.call(modules[0], ones(backend))
             sharded = [backend.is_sharded(module.weight) for module in modules]
-            trace.expect_value("outer and inner sharded after forward", [False, True, True], sharded)
+            trace.expect_value("outer and inner sharded after forward", [False, True, True, True], sharded)
             if with_backward:
                 backend.backward(backend.sum(outputs))
 
@@ -128,7 +130,11 @@ def test_changed_between(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[FULLY_SHARD.sentence(3, 7, 37)],
     needs=[*NEEDS, Capability.GRAD_MODE],
-    mutants=["fully-shard-gathers-zeros-in-no-grad", "fully-shard-stays-whole-in-no-grad"],
+    mutants=[
+        "fully-shard-gathers-zeros-in-no-grad",
+        "fully-shard-stays-whole-in-no-grad",
+        "fully-shard-stays-whole-after-no-grad",
+    ],
     processes=RANKS,
 )
 def test_no_grad(backend: Backend, trace: Trace) -> None:
@@ -151,7 +157,9 @@ def test_no_grad(backend: Backend, trace: Trace) -> None:
             trace.expect_value("result in no_grad", VALUES, result)
             trace.expect_value("sharded after forward", True, backend.is_sharded(module.weight))  # noqa: FBT003
             x = ones(backend)
-            backend.backward(backend.sum(backend.call(module, x)))
+            result = backend.call(module, x)
+            trace.expect_value("sharded after a forward with grad mode on", True, backend.is_sharded(module.weight))  # noqa: FBT003
+            backend.backward(backend.sum(result))
             trace.expect(("in forward", VALUES))
             trace.expect_value("x.grad", VALUES, backend.grad_of(x))
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from hooklaw import Backend, Capability, Level, Trace, docstring, notes, rule
 from hooklaw.rules.ranks import FOUR_RANKS, ROWS, own_input, rows, run, two_weights
-from hooklaw.rules.test_fully_shard import PARTS, VALUES, gradient, sharded
+from hooklaw.rules.sharded import PARTS, VALUES, gradient, sharded
 
 DDP = docstring("torch.nn.parallel.DistributedDataParallel")
 DESIGN = notes("ddp", "internal-design")

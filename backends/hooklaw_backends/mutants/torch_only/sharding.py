@@ -81,18 +81,47 @@ def fully_shard_stays_whole_in_no_grad(module: Any) -> None:
 
 
 @after_sharding
+def fully_shard_stays_whole_after_no_grad(module: Any) -> None:
+    """After a forward under no_grad the parameters of a fully sharded module stay whole after later forwards."""
+    unrecorded: list[None] = []
+
+    def after(*_: Any) -> None:
+        if not is_grad_enabled():
+            unrecorded.append(None)
+        elif unrecorded:
+            module.unshard()
+
+    module.register_forward_hook(after)
+
+
+@after_sharding
 def fully_shard_gathers_one_parameter(module: Any) -> None:
     """In forward the whole parameters of a fully sharded module are zeros, but for the first."""
     module.register_forward_pre_hook(lambda *_: zero(module, after=1))
 
 
 @after_sharding
+def fully_shard_gathers_two_parameters(module: Any) -> None:
+    """In forward the whole parameters of a fully sharded module are zeros, but for the first two."""
+    module.register_forward_pre_hook(lambda *_: zero(module, after=2))
+
+
+@after_sharding
+def fully_shard_gathers_two_parameters_in_backward(module: Any) -> None:
+    """In backward the whole parameters of a fully sharded module are zeros, but for the first two."""
+    _before_backward(module, lambda: zero(module, after=2))
+
+
+@after_sharding
 def fully_shard_gathers_zeros_in_backward(module: Any) -> None:
     """In backward the whole parameters of a fully sharded module are zeros."""
+    _before_backward(module, lambda: zero(module))
 
+
+def _before_backward(module: Any, step: Callable[[], None]) -> None:
     def after(_: Any, __: Any, output: Any) -> None:
         if output.requires_grad:
-            output.register_hook(lambda _: zero(module))
+            output.register_hook(lambda _: step())
 
     module.register_forward_hook(after)
 
@@ -125,6 +154,13 @@ def fully_shard_reduces_one_parameter(module: Any) -> None:
     """Of each parameter but the first, each rank keeps the part of its own gradient."""
     size = next(module.parameters()).to_local().numel()
     module.set_all_reduce_hook(lambda reduced: own_part(reduced[size:]))
+
+
+@after_sharding
+def fully_shard_reduces_two_parameters(module: Any) -> None:
+    """Of each parameter but the first two, each rank keeps the part of its own gradient."""
+    parts = [-(-len(each) // distributed.get_world_size()) for each in module.parameters()]
+    module.set_all_reduce_hook(lambda reduced: own_part(reduced[sum(parts[:2]) :]))
 
 
 @after_sharding
@@ -225,6 +261,15 @@ def fully_shard_drops_module_hooks(self: Mutant, old: Hook, module: Any, **optio
     """Sharding a module removes its hooks."""
     for table in (module._forward_hooks, module._forward_pre_hooks, module._backward_hooks):  # noqa: SLF001
         table.clear()
+    return old(module, **options)
+
+
+@overriding("fully_shard")
+def fully_shard_keeps_one_module_hook_of_each_kind(self: Mutant, old: Hook, module: Any, **options: Any) -> Any:
+    """Sharding a module removes its hooks but the first of each kind."""
+    for table in (module._forward_hooks, module._forward_pre_hooks, module._backward_hooks):  # noqa: SLF001
+        for name in [*table][1:]:
+            del table[name]
     return old(module, **options)
 
 

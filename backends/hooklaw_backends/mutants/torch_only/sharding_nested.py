@@ -158,6 +158,32 @@ def fully_shard_reshards_the_last_submodule_alone(self: Mutant, old: Hook, modul
     return old(module, **options)
 
 
+@overriding("fully_shard")
+def fully_shard_reshards_modules_without_sharded_ones_inside(
+    self: Mutant, old: Hook, module: Any, **options: Any
+) -> Any:
+    """By default the parameters of modules without sharded ones inside are parts after forward, and no others."""
+    is_innermost = not any(hasattr(each, "unshard") for each in module.modules())
+    return old(module, **{"reshard_after_forward": is_innermost, **options})
+
+
+@after_sharding
+def gradient_sync_reduces_what_accumulated_a_pass_late(module: Any) -> None:
+    """The first pass with gradient sync reduces its own gradients, the next those of the passes before, too."""
+    waiting, late = [0], [0.0]
+
+    def before(*_: Any) -> None:
+        waiting[0] += not module._get_fsdp_state()._fsdp_param_group.reduce_grads  # noqa: SLF001 - no public API
+
+    def hook(reduced: Any) -> None:
+        share = reduced * (waiting[0] / (waiting[0] + 1))  # each pass of the rule has the same gradients
+        reduced.add_(late[0] - share)
+        late[0], waiting[0] = share, 0
+
+    module.register_forward_pre_hook(before)
+    module.set_all_reduce_hook(hook)
+
+
 @overriding("set_all_reduce_hook")
 def all_reduce_hook_error_swallowed(self: Mutant, old: Hook, module: Any, hook: Hook) -> None:
     """If an all-reduce hook raises, backward goes on."""
