@@ -19,6 +19,24 @@ def wrapped(backend: Backend, **options: bool) -> tuple[Any, Any]:
     return module, backend.fully_sharded_data_parallel(module, **options)
 
 
+def with_two(backend: Backend) -> Any:
+    """Make a module with two weights of four elements."""
+    weights = {name: backend.tensor([2.0] * LENGTH) for name in ("weight", "other")}
+    return backend.module(weights, lambda module, x: x * module.weight + x * x * module.other)
+
+
+def own_gradients(backend: Backend) -> list[list[float]]:
+    """Return what the rank's rows give as the gradients of two weights."""
+    own = [number(backend) * row for row in ROWS]
+    return [own, [value * value for value in own]]
+
+
+def passed(backend: Backend, gradient: Any, gradients: list[list[float]]) -> list[bool]:
+    """Return for each of some gradients whether it is in a flat one."""
+    values = backend.tolist(gradient)
+    return [each in [values[at:][:LENGTH] for at in range(len(values))] for each in gradients]
+
+
 def storing(backend: Backend, trace: Trace, state: Any = None) -> Any:
     """Return a communication hook of a state that stores ten times the rank's own part of the gradient."""
 
@@ -39,6 +57,7 @@ def storing(backend: Backend, trace: Trace, state: Any = None) -> Any:
         "fsdp-comm-hook-ignored",
         "fsdp-comm-hook-without-state",
         "fsdp-comm-hook-with-a-copy-of-the-state",
+        "fsdp-comm-hook-gets-the-first-gradient-alone",
     ],
     except_under=FLAT,
     processes=RANKS,
@@ -59,6 +78,17 @@ def test_before_first_forward(backend: Backend, trace: Trace) -> None:
             trace.expect(("hook", own))
             expected = own_part(backend, [10 * value for value in own])
             trace.expect_value("weight.grad", expected, backend.grad_of(module.weight))
+
+    own = own_gradients(backend)
+
+    def hook(_, gradient, _part):
+        trace.log("is passed the gradient of each parameter", passed(backend, gradient, own))
+
+    wrapper = backend.fully_sharded_data_parallel(with_two(backend))
+    backend.register_comm_hook(wrapper, None, hook)
+    for _ in range(2):
+        run(backend, wrapper, rows(backend))
+        trace.expect(("is passed the gradient of each parameter", [True, True]))
 
 
 @rule(
@@ -95,27 +125,23 @@ def test_once(backend: Backend, trace: Trace) -> None:
 )
 def test_no_shard(backend: Backend, trace: Trace) -> None:
     """With NO_SHARD a communication hook is passed the whole gradient of the rank, which it may change in place."""
-    own = [number(backend) * row for row in ROWS]
-    gradients = [own, [value * value for value in own]]
+    own = own_gradients(backend)
 
     def hook(_, gradient):
-        values = backend.tolist(gradient)
-        passed = [each in [values[at:][:LENGTH] for at in range(len(values))] for each in gradients]
-        trace.log("is passed the gradient of each parameter", passed)
+        trace.log("is passed the gradient of each parameter", passed(backend, gradient, own))
         backend.mul_(gradient, 10.0)
 
     for _ in range(2):
-        weights = {name: backend.tensor([2.0] * LENGTH) for name in ("weight", "other")}
-        module = backend.module(weights, lambda module, x: x * module.weight + x * x * module.other)
+        module = with_two(backend)
         wrapper = backend.fully_sharded_data_parallel(module, no_shard=True)
         backend.register_comm_hook(wrapper, None, hook)
         for _ in range(3):
-            for name in weights:
+            for name in ("weight", "other"):
                 backend.set_grad(getattr(module, name), None)
             run(backend, wrapper, rows(backend))
 
             trace.expect(("is passed the gradient of each parameter", [True, True]))
-            for name, gradient in zip(weights, gradients, strict=True):
+            for name, gradient in zip(("weight", "other"), own, strict=True):
                 expected = [10 * value for value in gradient]
                 trace.expect_value(f"{name}.grad", expected, backend.grad_of(getattr(module, name)))
 

@@ -121,3 +121,23 @@ def no_sync_ends_for_one_pass(self: Mutant, old: Hook, parallel: Any) -> Any:
         parallel._sync_gradients = not next(passes)  # noqa: SLF001 - there is no public API
 
     self.kept = [parallel.register_forward_pre_hook(before)]
+
+
+class FsdpCommHookGetsTheFirstGradientAlone(Mutant):
+    """The communication hook of a fully sharded wrapper gets zeros for all parameters but the first."""
+
+    def fully_sharded_data_parallel(self, module: Any, **options: bool) -> Any:
+        length = next(module.parameters()).numel()
+        made = super().fully_sharded_data_parallel(module, **options)
+        self.kept.append((made, length))
+        return made
+
+    def register_comm_hook(self, parallel: Any, state: Any, hook: Hook) -> None:
+        (length,) = (length for made, length in self.kept if made is parallel)
+
+        def given_the_first(state: Any, gradient: torch.Tensor, *part: torch.Tensor) -> None:
+            alone = gradient.clone()
+            alone[length:] = 0
+            hook(state, alone if part else gradient, *part)
+
+        super().register_comm_hook(parallel, state, given_the_first)
