@@ -107,6 +107,7 @@ def test_parameters(backend: Backend, trace: Trace) -> None:
         "input-fn-result-for-the-first-input-alone",
         "input-fn-error-swallowed",
         "input-fn-lost-inside-another-module",
+        "input-fn-result-reversed",
     ],
     processes=RANKS,
 )
@@ -118,10 +119,13 @@ def test_input_fn(backend: Backend, trace: Trace) -> None:
 
     def input_fn(_module, inputs):
         trace.log("input_fn", [backend.placement(each) for each in inputs])
-        return tuple(backend.distribute_tensor(backend.tensor(VALUES), "replicate") for _ in inputs)
+        factors = range(1, 1 + len(inputs))
+        return tuple(backend.distribute_tensor(backend.tensor(VALUES) * factor, "replicate") for factor in factors)
 
     def forward(module, *inputs: Any):
         trace.log("forward", [backend.placement(each) for each in inputs])
+        for place, each in enumerate(inputs[1:], 2):
+            trace.log(f"input {place}", part(backend, each))
         return inputs[0] * module.weight
 
     modules = [backend.module({"weight": backend.tensor(VALUES)}, forward) for _ in range(2)]
@@ -131,7 +135,8 @@ def test_input_fn(backend: Backend, trace: Trace) -> None:
         for inputs in ([plain], [plain], [sharded], [plain, sharded]):
             output = backend.call(module, *inputs)
             placements = [backend.placement(each) for each in inputs]
-            trace.expect(("input_fn", placements), ("forward", ["replicate"] * len(inputs)))
+            second = [("input 2", [2 * value for value in VALUES])] if len(inputs) > 1 else []
+            trace.expect(("input_fn", placements), ("forward", ["replicate"] * len(inputs)), *second)
             trace.expect_value("the output", [value * value for value in VALUES], part(backend, output))
         backend.forward(module, sharded)
         trace.expect(("forward", ["shard"]))
@@ -160,6 +165,7 @@ def test_input_fn(backend: Backend, trace: Trace) -> None:
         "output-fn-for-the-first-output-alone",
         "output-fn-under-no-grad",
         "output-fn-lost-inside-another-module",
+        "output-fn-gives-the-first-for-each",
     ],
     processes=RANKS,
 )
@@ -188,8 +194,10 @@ def test_output_fn(backend: Backend, trace: Trace) -> None:
 
     returns_two = backend.module({}, lambda _module, x: (x, x * 2.0))
     backend.distribute_module(returns_two, output_fn=lambda _module, outputs: tuple(map(backend.local_tensor, outputs)))
-    placements = [backend.placement(each) for each in backend.call(returns_two, x)]
-    trace.expect_value("placements of two outputs", ["", ""], placements)
+    outputs = backend.call(returns_two, x)
+    trace.expect_value("placements of two outputs", ["", ""], [backend.placement(each) for each in outputs])
+    expected = [[factor] * len(VALUES) for factor in (1.0, 2.0)]
+    trace.expect_value("two outputs", expected, [backend.tolist(each) for each in outputs])
 
 
 @rule(

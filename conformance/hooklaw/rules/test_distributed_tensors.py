@@ -326,6 +326,7 @@ def test_full_tensor_default(backend: Backend, trace: Trace) -> None:
         "redistribute-is-differentiable-once",
         "redistribute-to-shards-is-differentiable-once",
         "redistribute-of-sums-is-differentiable-once",
+        "redistribute-of-sums-to-shards-is-differentiable-once",
     ],
     processes=RANKS,
 )
@@ -349,6 +350,18 @@ def test_redistribute(backend: Backend, trace: Trace) -> None:
         total = backend.redistribute(backend.sum(x * x), "replicate")
         trace.log("moved", backend.placement(total))
         return total * total
+
+    def sum_of_squares(x):
+        total = backend.redistribute(backend.from_local(x, "partial"), "shard")
+        trace.log("moved", backend.placement(total))
+        return backend.sum(total * total)
+
+    own, size = backend.tensor(VALUES, requires_grad=True), backend.get_world_size()
+    (first,) = backend.grad(backend.full_tensor(backend.call(sum_of_squares, own)), [own], create_graph=True)
+    trace.expect(("moved", "shard"))
+    trace.expect_value("gradient, of a sum to shards", [2 * size * value for value in VALUES], first)
+    (second,) = backend.grad(backend.sum(first), [own])  # all ranks have this sum: it counts once
+    trace.expect_value("gradient of it, of a sum to shards", [2.0] * len(VALUES), second)
 
     x, total = leaf(backend), sum(value**2 for value in VALUES)
     (first,) = backend.grad(backend.full_tensor(backend.call(squared, x)), [x], create_graph=True)

@@ -215,7 +215,11 @@ def test_full_backward_hook(backend: Backend, trace: Trace) -> None:
     sources=[observed("a style's functions are hooks of the module, and run in the order of registration")],
     needs=[*NEEDS, Capability.MODULES],
     basis=Basis.OBSERVED,
-    mutants=["parallelize-module-runs-its-hooks-first", "parallelize-module-drops-module-hooks"],
+    mutants=[
+        "parallelize-module-runs-its-hooks-first",
+        "parallelize-module-drops-module-hooks",
+        "parallelize-module-runs-its-hooks-of-rows-first",
+    ],
     except_under=TWO_DIMENSIONS,
     processes=RANKS,
 )
@@ -225,23 +229,34 @@ def test_module_hooks(backend: Backend, trace: Trace) -> None:
     Hooks registered later see the distributed input and the plain output, since the style's functions run in between.
     """
 
-    def register(layer: Any, when: str) -> None:
-        backend.register_forward_pre_hook(layer, lambda _, inputs: trace.log(f"pre-hook {when}", where(inputs[0])))
-        backend.register_forward_hook(layer, lambda _, __, outputs: trace.log(f"hook {when}", where(outputs)))
+    def register(module: Any, when: str) -> None:
+        for name, layer, seen in (("up", module.up, backend.placement), ("down", module.down, form_of)):
+            backend.register_forward_pre_hook(
+                layer, lambda _, inputs, name=name, seen=seen: trace.log(f"{name}: pre-hook {when}", seen(inputs[0]))
+            )
+            backend.register_forward_hook(
+                layer, lambda _, __, outputs, name=name, seen=seen: trace.log(f"{name}: hook {when}", seen(outputs))
+            )
 
-    where = backend.placement
+    def form_of(tensor: Any) -> str:
+        return form(backend, tensor)
+
     for _ in range(2):
         module = layers(backend)
-        register(module.up, "before")
+        register(module, "before")
         parallelize(backend, module)
-        register(module.up, "after")
+        register(module, "after")
         for _ in range(3):
             step(backend, module)
             trace.expect(
-                ("pre-hook before", ""),
-                ("pre-hook after", "replicate"),
-                ("hook before", "shard-columns"),
-                ("hook after", ""),
+                ("up: pre-hook before", ""),
+                ("up: pre-hook after", "replicate"),
+                ("up: hook before", "shard-columns"),
+                ("up: hook after", ""),
+                ("down: pre-hook before", "plain"),
+                ("down: pre-hook after", "distributed"),
+                ("down: hook before", "distributed"),
+                ("down: hook after", "plain"),
             )
 
 

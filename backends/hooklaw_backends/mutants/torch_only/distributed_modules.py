@@ -137,6 +137,25 @@ def input_fn_result_for_the_first_input_alone(self: Mutant, old: Hook, module: A
 
 
 @overriding("distribute_module")
+def input_fn_result_reversed(self: Mutant, old: Hook, module: Any, **functions: Any) -> None:
+    """forward gets what input_fn returns in reverse order."""
+    before = functions.pop("input_fn", None)
+    old(module, input_fn=before and (lambda *given: before(*given)[::-1]), **functions)
+
+
+@overriding("distribute_module")
+def output_fn_gives_the_first_for_each(self: Mutant, old: Hook, module: Any, **functions: Any) -> None:
+    """If output_fn returns several outputs, the first takes the place of each."""
+    after = functions.pop("output_fn", None)
+
+    def first_for_each(*given: Any) -> Any:
+        outputs = after(*given)
+        return outputs[:1] * len(outputs) if isinstance(outputs, tuple) else outputs
+
+    old(module, output_fn=after and first_for_each, **functions)
+
+
+@overriding("distribute_module")
 def output_fn_skips_plain_outputs(self: Mutant, old: Hook, module: Any, **functions: Any) -> None:
     """output_fn does not run if the output is a plain tensor already."""
     after = functions.pop("output_fn", None)

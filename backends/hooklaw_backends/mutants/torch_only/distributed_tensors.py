@@ -238,6 +238,14 @@ def redistribute_of_sums_is_differentiable_once(self: Mutant, old: Hook, tensor:
     return old(tensor, placement)
 
 
+@overriding("redistribute")
+def redistribute_of_sums_to_shards_is_differentiable_once(self: Mutant, old: Hook, tensor: Any, placement: str) -> Any:
+    """The gradient of a partial tensor that is redistributed to shards cannot be differentiated."""
+    if (self.placement(tensor), placement) == ("partial", "shard"):
+        return _Once.apply(tensor, lambda tensor: old(tensor, placement))
+    return old(tensor, placement)
+
+
 @overriding("full_tensor")
 def full_tensor_keeps_grad_placement(self: Mutant, old: Hook, tensor: Any, **options: str) -> Any:
     """grad_placements of full_tensor stay set in the calls after one that sets them."""

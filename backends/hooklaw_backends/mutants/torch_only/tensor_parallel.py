@@ -71,8 +71,22 @@ def parallelize_module_runs_its_hooks_first(self: Mutant, old: Hook, module: Any
     """The functions of a style run before the forward hooks that a module had."""
     old(module, plan)
     for each in modules_of(module, plan):
-        for table in (each._forward_hooks, each._forward_pre_hooks):  # noqa: SLF001
-            table.move_to_end(next(reversed(table)), last=False)
+        _run_first(each)
+
+
+@overriding("parallelize_module")
+def parallelize_module_runs_its_hooks_of_rows_first(self: Mutant, old: Hook, module: Any, plan: Any) -> None:
+    """The functions of RowwiseParallel run before the forward hooks that a module had."""
+    old(module, plan)
+    for each, style in zip(modules_of(module, plan), plan.values() if isinstance(plan, dict) else [plan], strict=True):
+        if type(style).__name__ == "RowwiseParallel":
+            _run_first(each)
+
+
+def _run_first(module: Any) -> None:
+    """Make the newest forward hooks of a module its first."""
+    for table in (module._forward_hooks, module._forward_pre_hooks):  # noqa: SLF001
+        table.move_to_end(next(reversed(table)), last=False)
 
 
 @overriding("parallel_style")
