@@ -201,9 +201,7 @@ def load_post_hook_of_a_submodule_given_a_copy(self: _KnowsSubmodules, hook: Hoo
     return (_by_copies(hook) if self.keeps(owner) else hook)(owner, *keys)
 
 
-@overriding("register_load_state_dict_post_hook")
-def return_of_the_last_load_hook_alone_refused(self: Mutant, old: Hook, owner: Any, hook: Hook) -> Any:
-    """Of several load_state_dict post-hooks of a module only what the last returns is an error."""
+def _last_return_alone_refused(self: Mutant, old: Hook, owner: Any, hook: Hook, **options: bool) -> Any:
     self.kept.append((owner, hook))
 
     def run(*given: Any) -> Any:
@@ -211,21 +209,60 @@ def return_of_the_last_load_hook_alone_refused(self: Mutant, old: Hook, owner: A
         last = [other for of, other in self.kept if of is owner][-1]
         return result if last is hook else None
 
-    return old(owner, run)
+    return old(owner, run, **options)
 
 
-@calling("register_load_state_dict_post_hook", base=_KnowsSubmodules)
-def return_of_a_load_hook_of_a_submodule_ignored(self: _KnowsSubmodules, hook: Hook, owner: Any, *keys: Any) -> Any:
-    """What a load_state_dict post-hook of a submodule returns is ignored."""
-    result = hook(owner, *keys)
+@overriding("register_load_state_dict_post_hook")
+def return_of_the_last_load_hook_alone_refused(*given: Any, **options: bool) -> Any:
+    """Of several load_state_dict post-hooks of a module only what the last returns is an error."""
+    return _last_return_alone_refused(*given, **options)
+
+
+@overriding("register_state_dict_post_hook")
+def return_of_the_last_state_hook_alone_refused(*given: Any, **options: bool) -> Any:
+    """Of several state_dict post-hooks of a module only what the last returns is an error."""
+    return _last_return_alone_refused(*given, **options)
+
+
+def _of_a_submodule_ignored(self: Mutant, hook: Hook, owner: Any, *rest: Any) -> Any:
+    result = hook(owner, *rest)
     return None if self.keeps(owner) else result
 
 
-@calling("register_load_state_dict_post_hook")
-def tensor_that_a_load_hook_returns_ignored(self: Mutant, hook: Hook, *given: Any) -> Any:
-    """A load_state_dict post-hook may return a tensor, which is ignored."""
+@calling("register_load_state_dict_post_hook", base=_KnowsSubmodules)
+def return_of_a_load_hook_of_a_submodule_ignored(*given: Any) -> Any:
+    """What a load_state_dict post-hook of a submodule returns is ignored."""
+    return _of_a_submodule_ignored(*given)
+
+
+@calling("register_state_dict_post_hook", base=_KnowsSubmodules)
+def return_of_a_state_hook_of_a_submodule_ignored(*given: Any) -> Any:
+    """What a state_dict post-hook of a submodule returns is ignored."""
+    return _of_a_submodule_ignored(*given)
+
+
+def _tensor_ignored(self: Mutant, hook: Hook, *given: Any) -> Any:
     result = hook(*given)
     return None if self.is_tensor(result) else result
+
+
+@calling("register_load_state_dict_post_hook")
+def tensor_that_a_load_hook_returns_ignored(*given: Any) -> Any:
+    """A load_state_dict post-hook may return a tensor, which is ignored."""
+    return _tensor_ignored(*given)
+
+
+@calling("register_state_dict_post_hook")
+def tensor_that_a_state_hook_returns_ignored(*given: Any) -> Any:
+    """A state_dict post-hook may return a tensor, which is ignored."""
+    return _tensor_ignored(*given)
+
+
+@calling("register_state_dict_pre_hook", base=_KnowsSubmodules)
+def state_dict_pre_hook_of_a_submodule_gets_no_keep_vars(self: _KnowsSubmodules, hook: Hook, *given: Any) -> Any:
+    """The keep_vars that a state_dict pre-hook of a submodule gets is False, whatever was asked for."""
+    owner, *rest = given
+    return hook(owner, *(False if isinstance(value, bool) and self.keeps(owner) else value for value in rest))
 
 
 def _running_for(own: str, other: str) -> type[Mutant]:

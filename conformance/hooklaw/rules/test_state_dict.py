@@ -37,6 +37,7 @@ def nested(backend: Backend) -> dict[str, Any]:
         "state-dict-pre-hook-after-the-dict",
         "state-dict-pre-hook-after-the-own-entries",
         "state-dict-pre-hook-gets-no-keep-vars",
+        "state-dict-pre-hook-of-a-submodule-gets-no-keep-vars",
     ],
 )
 def test_pre_hook(backend: Backend, trace: Trace) -> None:
@@ -59,6 +60,14 @@ def test_pre_hook(backend: Backend, trace: Trace) -> None:
         for _ in range(2):
             trace.expect_value("values again", [[7.0, 8.0]] * 3, [*backend.state_dict(module, **options).values()])
         trace.expect(*[("hook", [True, "", options.get("keep_vars", False)])] * 3)
+
+    modules = nested(backend)
+    for each in (modules["inner."], modules["inner.innermost."], modules["last."]):
+        backend.register_state_dict_pre_hook(each, lambda _module, _prefix, keep_vars: seen.append(keep_vars))
+    for keep_vars in (True, False):
+        seen: list[bool] = []
+        backend.state_dict(modules[""], keep_vars=keep_vars)
+        trace.expect_value("keep_vars in the hooks of submodules that ran", [keep_vars] * len(seen), seen)
 
 
 @rule(
@@ -129,7 +138,13 @@ def test_post_hook(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[observed("an error says that such a hook must return None")],
     needs=NEEDS,
-    mutants=["state-dict-post-hook-ignored", "state-dict-post-hook-ignored-later"],
+    mutants=[
+        "state-dict-post-hook-ignored",
+        "state-dict-post-hook-ignored-later",
+        "return-of-the-last-state-hook-alone-refused",
+        "return-of-a-state-hook-of-a-submodule-ignored",
+        "tensor-that-a-state-hook-returns-ignored",
+    ],
 )
 def test_post_hook_returns(backend: Backend, trace: Trace) -> None:
     """A state_dict post-hook that returns anything but None is an error."""
@@ -141,6 +156,16 @@ def test_post_hook_returns(backend: Backend, trace: Trace) -> None:
 
             with trace.raises(ErrorKind.STATE_HOOK_RETURN):
                 backend.state_dict(module)
+
+    for result in (*OTHERS, True, "text", backend.tensor([7.0, 8.0])):
+        for prefix in ("", "inner.", "inner.innermost.", "last."):
+            modules = nested(backend)
+            results = iter([None, result])
+            for hook in (lambda *_: None, lambda *_, results=results: next(results), lambda *_: None):
+                backend.register_state_dict_post_hook(modules[prefix], hook)
+            backend.state_dict(modules[""])
+            with trace.raises(ErrorKind.STATE_HOOK_RETURN):
+                backend.state_dict(modules[""])
 
 
 @rule(
