@@ -83,6 +83,29 @@ class MarkOfTheLastHookSilencesTheWarning(_KnowsMarks):
         return super().save(tensor)
 
 
+class _NeedsNoMark(_KnowsMarks):
+    """A mutant that overlooks the hook in one place of a tensor's hooks when it saves the tensor."""
+
+    place = 0
+
+    def save(self, tensor: Any) -> bytes:
+        hooks = [*(self.hooks_of(tensor) or {}).values()]
+        del hooks[self.place : self.place + 1 or None]
+        if all(self.keeps(hook) for hook in hooks):
+            return super().save(self.requires_grad_(self.detach(tensor)))
+        return super().save(tensor)
+
+
+class FirstHookNeedsNoMark(_NeedsNoMark):
+    """Serializing does not warn of the first hook of a tensor, whether it is marked with unserializable_hook or not."""
+
+
+class LastHookNeedsNoMark(_NeedsNoMark):
+    """Serializing does not warn of the last hook of a tensor, whether it is marked with unserializable_hook or not."""
+
+    place = -1
+
+
 @overriding("unserializable_hook")
 def marked_hooks_replace_nothing(self: Mutant, old: Hook, hook: Hook) -> Hook:
     """What a hook that is marked with unserializable_hook returns is ignored."""

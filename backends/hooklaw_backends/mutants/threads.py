@@ -56,6 +56,16 @@ def unpack_only_in_the_packing_thread(self: Mutant, pack: Hook, unpack: Hook) ->
     )
 
 
+@pairs("saved_tensors_hooks")
+def unpack_lost_once_the_packing_thread_has_ended(self: Mutant, pack: Hook, unpack: Hook) -> Pair:
+    """If the thread that packed a tensor has ended, backward uses the saved tensor without calling unpack."""
+    here = threading.current_thread()
+    return (
+        lambda tensor: (pack(tensor), self.detach(tensor)),
+        lambda both: unpack(both[0]) if here.is_alive() else both[1],
+    )
+
+
 class NoGradReachesEarlierThreads(Mutant):
     """no_grad also applies in threads that were there before it was entered."""
 

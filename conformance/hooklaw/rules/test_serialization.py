@@ -19,6 +19,8 @@ NEEDS = (Capability.TENSOR_HOOKS, Capability.SERIALIZATION)
         "any-mark-silences-the-warning",
         "mark-of-the-last-hook-silences-the-warning",
         "hooks-of-results-dropped-in-silence",
+        "first-hook-needs-no-mark",
+        "last-hook-needs-no-mark",
     ],
     except_under={"hooked": "the tensor has a hook before the rule registers any, so serializing it warns already"},
 )
@@ -36,6 +38,15 @@ def test_warns(backend: Backend, trace: Trace) -> None:
 
         handle.remove()
         trace.expect_value("warnings after its removal", before, _warnings_of_saving(backend, tensor))
+
+    for marks in ([False], [False, True], [True, False]):
+        y = backend.tensor([1.0, 2.0], requires_grad=True)
+        before = _warnings_of_saving(backend, y)
+        for is_marked in marks:
+            hook = trace.saw("hook")  # a new one, since a mark stays
+            backend.register_hook(y, backend.unserializable_hook(hook) if is_marked else hook)
+        more = _warnings_of_saving(backend, y) > before
+        trace.expect_value(f"more warnings, marked: {marks}", expected=True, observed=more)
 
 
 @rule(

@@ -165,24 +165,32 @@ def test_saved_tensor_hooks_local(backend: Backend, trace: Trace) -> None:
 
 
 def unpacks_anywhere(backend: Backend, trace: Trace, operation: Callable[[Any], Any], numbers: list[float]) -> None:
-    """Expect what an operation with a gradient of 1 saved to be unpacked by its own pair in another thread."""
-    x = backend.tensor(numbers, requires_grad=True)
+    """Expect what an operation with a gradient of 1 saved to be unpacked by its own pair in another thread.
+
+    That thread may be a later one, or the main thread, when the thread that packed has ended.
+    """
     pack, unpack = trace.saw("pack", lambda saved: saved * 2), trace.saw("unpack", lambda packed: packed * 0.5)
 
-    with backend.saved_tensors_hooks(pack, unpack):
-        y = backend.call(operation, x)
-    loss = backend.call(backend.sum, y)  # outside: a sum may save its input
-    trace.expect("pack")
+    def forward() -> tuple[Any, Any]:
+        x = backend.tensor(numbers, requires_grad=True)
+        with backend.saved_tensors_hooks(pack, unpack):
+            y = backend.call(operation, x)
+        trace.expect("pack")
+        return x, backend.call(backend.sum, y)  # outside: a sum may save its input
 
-    def backward_inside_another_pair() -> None:
+    def backward_inside_another_pair(x: Any, loss: Any) -> None:
         other = trace.saw("other pair", backend.detach)
         with backend.saved_tensors_hooks(other, other):
             backend.backward(loss)
+        trace.expect("unpack")
+        trace.expect_value("x.grad", [1.0, 1.0], backend.grad_of(x))
 
-    in_threads(backward_inside_another_pair)
-
-    trace.expect("unpack")
-    trace.expect_value("x.grad", [1.0, 1.0], backend.grad_of(x))
+    given = forward()
+    in_threads(lambda: backward_inside_another_pair(*given))
+    [given] = in_threads(forward)
+    in_threads(lambda: backward_inside_another_pair(*given))
+    [given] = in_threads(forward)
+    backward_inside_another_pair(*given)
 
 
 @rule(
@@ -190,7 +198,11 @@ def unpacks_anywhere(backend: Backend, trace: Trace, operation: Callable[[Any], 
     level=Level.MUST,
     sources=[SAVED.sentence(3), docstring("torch.autograd.graph.saved_tensors_hooks").sentence(6)],
     needs=[Capability.SAVED_TENSOR_HOOKS, Capability.THREADS],
-    mutants=["unpack-only-in-the-packing-thread", "pair-of-the-reader-unpacks"],
+    mutants=[
+        "unpack-only-in-the-packing-thread",
+        "unpack-lost-once-the-packing-thread-has-ended",
+        "pair-of-the-reader-unpacks",
+    ],
 )
 def test_unpack_anywhere(backend: Backend, trace: Trace) -> None:
     """A packed tensor is unpacked by its own pair in whichever thread backward runs."""
