@@ -145,3 +145,26 @@ def hooks_run_once_under_anomaly_detection(self: _Detecting, _: Any, hook: Hook)
     """A tensor hook runs once under anomaly detection, and not in later passes."""
     first = once(hook)
     return lambda grad: first(grad) if self.contexts else hook(grad)
+
+
+class CheckNanIgnoredInAutogradGrad(_Detecting):
+    """autograd.grad ignores check_nan=False."""
+
+    def grad(self, *given: Any, **how: Any) -> Any:
+        if not self.contexts:
+            return super().grad(*given, **how)
+        with super().detect_anomaly():
+            return super().grad(*given, **how)
+
+
+class CheckNanIgnoredInCustomFunctions(_Detecting):
+    """The NaN of a custom Function is an error under anomaly detection, whatever check_nan is."""
+
+    def custom_function(self, forward: Hook, backward: Hook, **options: bool) -> Hook:
+        def checked(*given: Any) -> Any:
+            result = backward(*given)
+            if self.contexts and self.is_tensor(result) and "nan" in str(self.tolist(result)):
+                raise self.errors.get(ErrorKind.NOT_A_NUMBER, (RuntimeError,))[0]("a gradient is NaN")
+            return result
+
+        return super().custom_function(forward, checked, **options)

@@ -179,20 +179,39 @@ def test_double_backward(backend: Backend, trace: Trace) -> None:
     "detect-anomaly.check-nan",
     level=Level.MUST,
     sources=[ANOMALY.sentence(4), docstring("torch.autograd.set_detect_anomaly").sentence(6)],
-    needs=[Capability.ANOMALY],
-    mutants=["check-nan-ignored", "check-nan-set-by-its-default"],
+    needs=[Capability.ANOMALY, Capability.CUSTOM_FUNCTION, Capability.AUTOGRAD_GRAD],
+    mutants=[
+        "check-nan-ignored",
+        "check-nan-ignored-in-autograd-grad",
+        "check-nan-ignored-in-custom-functions",
+        "check-nan-set-by-its-default",
+    ],
     except_under={"anomaly": "it runs a pass in which NaN is not checked"},
 )
 def test_check_nan(backend: Backend, trace: Trace) -> None:
-    """Under anomaly detection with check_nan=False a NaN in a backward is not an error."""
-    for options in ({"check_nan": True}, {}, {}):
-        x = leaf(backend)
-        with backend.detect_anomaly(check_nan=False):
-            backend.backward(backend.call(lambda x: backend.sum(x * float("nan")), x))
+    """Under anomaly detection with check_nan=False a NaN in a backward is not an error.
 
-        trace.expect_value("x.grad", [float("nan")] * 2, backend.grad_of(x))
-        with backend.detect_anomaly(**options), trace.raises(ErrorKind.NOT_A_NUMBER):
-            backend.backward(backend.call(lambda x: backend.sum(x * float("nan")), x))
+    Any backward computation is checked otherwise: that of an operation or of a custom Function, in any pass.
+    """
+    nan = float("nan")
+    function = backend.custom_function(lambda _ctx, x: x * 2, lambda _ctx, grad: grad * nan)
+
+    def loss_of(x: Any, compute: Any) -> Any:
+        return backend.call(lambda x: backend.sum(compute(x)), x)
+
+    for compute in (lambda x: x * nan, function):
+        for options in ({"check_nan": True}, {}, {}):
+            x = leaf(backend)
+            with backend.detect_anomaly(check_nan=False):
+                backend.backward(loss_of(x, compute))
+                (grad,) = backend.grad(loss_of(x, compute), [x])
+
+            trace.expect_value("x.grad", [nan] * 2, backend.grad_of(x))
+            trace.expect_value("what autograd.grad returns", [nan] * 2, grad)
+            with backend.detect_anomaly(**options), trace.raises(ErrorKind.NOT_A_NUMBER):
+                backend.backward(loss_of(x, compute))
+            with backend.detect_anomaly(**options), trace.raises(ErrorKind.NOT_A_NUMBER):
+                backend.grad(loss_of(x, compute), [x])
 
 
 @rule(
