@@ -175,7 +175,7 @@ def test_hybrid_gradients(backend: Backend, trace: Trace) -> None:
 def test_hybrid_all_reduce_hook(backend: Backend, trace: Trace) -> None:
     """The all-reduce hook of a module that is sharded and replicated is called with what the all-reduce has returned.
 
-    Sentence 2 tells the user to set no hook then, and sentence 1 says what a hook gets: what is said holds.
+    Sentence 2 tells the user to set no stream then, and sentence 3 that the hook runs in a stream of the framework's.
     A division after the hook is left open, so the hook may see a multiple of the gradient, the same in all ranks.
     """
     seen: list[Any] = []
