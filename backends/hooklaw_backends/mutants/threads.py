@@ -95,23 +95,44 @@ class BackwardRunsInOneWorkerThread(Mutant):
             worker.submit(super().backward, *given, **how).result()
 
 
-@altering("register_hook")
-def hooks_of_non_leaves_run_in_a_worker_thread(self: Mutant, tensor: Any, hook: Hook) -> Hook:
-    """The tensor hooks of a non-leaf run in another thread than that of the backward's caller."""
-    if self.is_leaf(tensor):
-        return hook
+def _in_a_worker_thread(self: Mutant, hook: Hook) -> Hook:
+    """Return a hook that runs in another thread than that of the backward's caller, in the same grad mode."""
 
-    def run(grad: Any) -> Any:
+    def run(*given: Any) -> Any:
         mode = self.enable_grad if self.is_grad_enabled() else self.no_grad
 
         def there() -> Any:
             with mode():
-                return hook(grad)
+                return hook(*given)
 
         with ThreadPoolExecutor(max_workers=1) as worker:
             return worker.submit(there).result()
 
     return run
+
+
+@altering("register_hook")
+def hooks_of_non_leaves_run_in_a_worker_thread(self: Mutant, tensor: Any, hook: Hook) -> Hook:
+    """The tensor hooks of a non-leaf run in another thread than that of the backward's caller."""
+    return hook if self.is_leaf(tensor) else _in_a_worker_thread(self, hook)
+
+
+@altering("register_post_accumulate_grad_hook")
+def post_accumulate_hooks_run_in_a_worker_thread(self: Mutant, _tensor: Any, hook: Hook) -> Hook:
+    """Post-accumulate-grad hooks run in another thread than that of the backward's caller."""
+    return _in_a_worker_thread(self, hook)
+
+
+@altering("node_register_hook")
+def node_hooks_run_in_a_worker_thread(self: Mutant, _node: Any, hook: Hook) -> Hook:
+    """The post-hooks of a Node run in another thread than that of the backward's caller."""
+    return _in_a_worker_thread(self, hook)
+
+
+@altering("node_register_prehook")
+def node_pre_hooks_run_in_a_worker_thread(self: Mutant, _node: Any, hook: Hook) -> Hook:
+    """The pre-hooks of a Node run in another thread than that of the backward's caller."""
+    return _in_a_worker_thread(self, hook)
 
 
 @overriding("custom_function")

@@ -60,7 +60,7 @@ def met(others: threading.Barrier) -> bool:
     ],
 )
 def test_caller_thread(backend: Backend, trace: Trace) -> None:
-    """On the CPU the hooks of a backward that is not called from a hook run in the thread that calls backward."""
+    """On the CPU the tensor hooks of a backward not called from a hook run in the thread that calls backward."""
 
     def run(label: str) -> None:
         caller = threading.get_ident()
@@ -74,6 +74,48 @@ def test_caller_thread(backend: Backend, trace: Trace) -> None:
     in_threads(lambda: run("hook in the other thread"))
 
     trace.expect(*[("hook in the main thread", True)] * 2, *[("hook in the other thread", True)] * 2)
+
+
+@rule(
+    "threads.backward.caller-thread.other-hooks",
+    level=Level.SHOULD,
+    basis=Basis.OBSERVED,
+    sources=[THREADED, observed("only backward passes nested deep inside hooks move on to other threads")],
+    needs=[
+        Capability.NODES,
+        Capability.NODE_HOOKS,
+        Capability.POST_ACCUMULATE,
+        Capability.THREADS,
+        Capability.CALLER_THREAD,
+    ],
+    mutants=[
+        "backward-runs-in-one-worker-thread",
+        "post-accumulate-hooks-run-in-a-worker-thread",
+        "node-hooks-run-in-a-worker-thread",
+        "node-pre-hooks-run-in-a-worker-thread",
+    ],
+)
+def test_caller_thread_of_other_hooks(backend: Backend, trace: Trace) -> None:
+    """On the CPU Node and post-accumulate-grad hooks of a backward not called from a hook run in the calling thread."""
+
+    def run() -> None:
+        caller = threading.get_ident()
+        x = backend.tensor([1.0, 2.0], requires_grad=True)
+        y = backend.call(lambda x: x * 2, x)
+        backend.node_register_prehook(
+            backend.grad_fn(y), lambda _: trace.log("Node pre-hook", threading.get_ident() == caller)
+        )
+        backend.node_register_hook(
+            backend.grad_fn(y), lambda *_: trace.log("Node hook", threading.get_ident() == caller)
+        )
+        backend.register_post_accumulate_grad_hook(
+            x, lambda _: trace.log("post-accumulate-grad hook", threading.get_ident() == caller)
+        )
+        backend.backward(backend.call(lambda y: backend.sum(y * y), y))
+
+    for start in (run, lambda: in_threads(run)):
+        start()
+        trace.expect(("Node pre-hook", True), ("Node hook", True), ("post-accumulate-grad hook", True))
 
 
 @rule(
