@@ -208,6 +208,7 @@ def test_no_reshard(backend: Backend, trace: Trace) -> None:
         "fully-shard-never-reshards",
         "fully-shard-leaves-submodules",
         "fully-shard-leaves-deeper-submodules",
+        "fully-shard-gathers-all-groups-but-the-first",
     ],
     processes=RANKS,
 )
@@ -217,27 +218,34 @@ def test_groups(backend: Backend, trace: Trace) -> None:
     Those of a submodule that was not are in the module's group.
     """
 
-    def state(weight) -> Any:
-        return backend.is_sharded(weight) or backend.detach(weight)
+    def state(name, module) -> None:
+        trace.log(name, backend.is_sharded(module.weight) or backend.detach(module.weight))
 
-    def inner_forward(module, x):
-        trace.log("inner weight in inner forward", state(module.weight))
-        return x * module.weight
+    def inner(name) -> Any:
+        def forward(module, x):
+            state(f"{name} in its forward", module)
+            return x * module.weight
+
+        return sharded(backend, forward, reshard_after_forward=True)
 
     def forward(module, x):
-        trace.log("own weight", state(module.weight))
-        trace.log("plain submodule's weight", state(module.plain.weight))
-        trace.log("weight of a submodule of it", state(module.plain.below.weight))
-        trace.log("inner weight", state(module.inner.weight))
-        result = module.inner(x * module.weight)
-        trace.log("inner weight afterwards", backend.is_sharded(module.inner.weight))
+        state("own", module)
+        state("plain", module.plain)
+        state("below", module.plain.below)
+        state("first", module.first)
+        state("second", module.second)
+        between = module.first(x * module.weight)
+        state("first afterwards", module.first)
+        result = module.second(between)
+        state("second afterwards", module.second)
         return result
 
     for _ in range(2):
         module = backend.module({"weight": backend.tensor(VALUES)}, forward)
         plain, below = (backend.module({"weight": backend.tensor(VALUES)}, lambda _, x: x) for _ in range(2))
         backend.add_module(plain, "below", below)
-        backend.add_module(module, "inner", sharded(backend, inner_forward, reshard_after_forward=True))
+        for name in ("first", "second"):
+            backend.add_module(module, name, inner(name))
         backend.add_module(module, "plain", plain)
         backend.fully_shard(module)
         for each in (plain, below):
@@ -245,12 +253,12 @@ def test_groups(backend: Backend, trace: Trace) -> None:
         for _ in range(3):
             backend.call(module, rows(backend))
             trace.expect(
-                ("own weight", VALUES),
-                ("plain submodule's weight", VALUES),
-                ("weight of a submodule of it", VALUES),
-                ("inner weight", True),
-                ("inner weight in inner forward", VALUES),
-                ("inner weight afterwards", True),
+                *[(name, VALUES) for name in ("own", "plain", "below")],
+                *[(name, True) for name in ("first", "second")],
+                ("first in its forward", VALUES),
+                ("first afterwards", True),
+                ("second in its forward", VALUES),
+                ("second afterwards", True),
             )
 
 

@@ -171,15 +171,25 @@ def fully_shard_sums(module: Any) -> None:
 
 @overriding("fully_shard")
 def fully_shard_gathers_all_groups(self: Mutant, old: Hook, module: Any, **options: Any) -> Any:
-    """The hooks of a fully sharded module make the parameters of all its submodules whole."""
-    made = old(module, **options)
+    """The hooks of a fully sharded module make the parameters of all its sharded submodules whole."""
+    return _gathering_submodules(old(module, **options), after=0)
 
-    def unshard_all(*_: Any) -> None:
-        for each in made.children():
+
+def _gathering_submodules(module: Any, *, after: int) -> Any:
+    """Return a module whose forward makes the parameters of its sharded submodules whole, but for some at the start."""
+
+    def unshard(*_: Any) -> None:
+        for each in [each for each in module.children() if hasattr(each, "unshard")][after:]:
             each.unshard()
 
-    made.register_forward_pre_hook(unshard_all)
-    return made
+    module.register_forward_pre_hook(unshard)
+    return module
+
+
+@overriding("fully_shard")
+def fully_shard_gathers_all_groups_but_the_first(self: Mutant, old: Hook, module: Any, **options: Any) -> Any:
+    """The hooks of a fully sharded module make the parameters of all its sharded submodules but the first whole."""
+    return _gathering_submodules(old(module, **options), after=1)
 
 
 @overriding("fully_shard")
