@@ -15,18 +15,15 @@ SUBGROUPS = [Capability.PROCESS_SUBGROUPS, Capability.DISTRIBUTED_DATA_PARALLEL,
 HYBRID = [Capability.HYBRID_SHARDING, Capability.FULLY_SHARD, Capability.MODULES]
 MESH = (2, 2)
 PAIR = 2
+PAIRS = (([0, 1], [2, 3]), ([0, 2], [1, 3]))
+"""The halves of the group, and two groups of ranks that are not adjacent."""
 
 
-def pair(backend: Backend) -> list[int]:
-    """Return the ranks of the half of the group in which this rank is."""
-    first = backend.get_rank() // PAIR * PAIR
-    return [*range(first, first + PAIR)]
-
-
-def in_pairs(backend: Backend, module: Any) -> Any:
-    """Distribute a module over the rank's half of the group."""
-    groups = [backend.new_group(ranks) for ranks in ([0, 1], [2, 3])]
-    return backend.distributed_data_parallel(module, process_group=groups[backend.get_rank() // PAIR])
+def in_pairs(backend: Backend, module: Any, pairs: tuple[list[int], list[int]]) -> tuple[Any, list[int]]:
+    """Distribute a module over the pair of ranks that has this rank; return what is made, and the pair."""
+    groups = [backend.new_group(ranks) for ranks in pairs]
+    own = [backend.get_rank() in ranks for ranks in pairs].index(True)
+    return backend.distributed_data_parallel(module, process_group=groups[own]), pairs[own]
 
 
 def step(backend: Backend, module: Any) -> None:
@@ -51,19 +48,19 @@ def totals() -> tuple[list[float], list[float]]:
     level=Level.MUST,
     sources=[DDP.sentence(3, 69)],
     needs=SUBGROUPS,
-    mutants=["ddp-ignores-its-process-group", "ddp-divides-by-all-ranks"],
+    mutants=["ddp-ignores-its-process-group", "ddp-divides-by-all-ranks", "ddp-over-scattered-ranks-reduces-nothing"],
     processes=FOUR_RANKS,
 )
 def test_process_group(backend: Backend, trace: Trace) -> None:
     """Gradients of a module that is distributed over a process group are averaged over the ranks of that group only."""
-    for _ in range(2):
+    for pairs in PAIRS * 2:
         module = two_weights(backend, lambda module, x: x * module.weight + x * 2.0 * module.other)
-        parallel = in_pairs(backend, module)
+        parallel, ranks = in_pairs(backend, module, pairs)
         for each in ("first", "second", "third"):
             backend.set_grad(module.weight, None)
             backend.set_grad(module.other, None)
             run(backend, parallel)
-            mean = sum(rank + 1.0 for rank in pair(backend)) / PAIR
+            mean = sum(rank + 1.0 for rank in ranks) / PAIR
             trace.expect_value(f"weight.grad after the {each} pass", [mean], backend.grad_of(module.weight))
             trace.expect_value(f"other.grad after the {each} pass", [2 * mean], backend.grad_of(module.other))
 
@@ -85,15 +82,13 @@ def test_process_group_parameters(backend: Backend, trace: Trace) -> None:
 
     The rank 0 of the design is that of the process group.
     """
-    for pairs in 2 * (([0, 1], [2, 3]), ([0, 2], [1, 3])):
+    for pairs in PAIRS * 2:
         weights = {name: own_input(backend) for name in ("weight", "other")}
         module = backend.module(weights, lambda module, x: x * module.weight * module.other)
-        own = [backend.get_rank() in ranks for ranks in pairs].index(True)
-        groups = [backend.new_group(ranks) for ranks in pairs]
-        backend.distributed_data_parallel(module, process_group=groups[own])
+        _, ranks = in_pairs(backend, module, pairs)
 
         for name in weights:
-            trace.expect_value(name, [pairs[own][0] + 1.0], backend.detach(getattr(module, name)))
+            trace.expect_value(name, [ranks[0] + 1.0], backend.detach(getattr(module, name)))
 
 
 @rule(

@@ -127,3 +127,19 @@ def ddp_over_scattered_ranks_starts_from_each_rank(self: Mutant, old: Hook, modu
     group = options.get("process_group")
     ranks = distributed.get_process_group_ranks(group) if group is not None else [0]
     return old(module, **({} if ranks[-1] - ranks[0] < len(ranks) else {"init_sync": False}), **options)
+
+
+@overriding("distributed_data_parallel")
+def ddp_over_scattered_ranks_reduces_nothing(self: Mutant, old: Hook, module: Any, **options: Any) -> Any:
+    """Each rank of a module that is distributed over ranks that are not adjacent keeps its own gradients."""
+    made = old(module, **options)
+    ranks = distributed.get_process_group_ranks(made.process_group)
+
+    def own(_: Any, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
+        future: torch.futures.Future[torch.Tensor] = torch.futures.Future()
+        future.set_result(bucket.buffer())
+        return future
+
+    if ranks[-1] - ranks[0] >= len(ranks):
+        made.register_comm_hook(None, own)
+    return made
