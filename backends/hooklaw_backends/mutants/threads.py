@@ -190,3 +190,39 @@ class InferenceModeReachesRunningThreads(Mutant):
         reached = any(threading.get_ident() in entry for entry in self.kept)
         with super().inference_mode() if reached else nullcontext():
             return super().call(fn, *tensors)
+
+
+class SavedTensorsHooksReachRunningThreads(Mutant):
+    """A pair of saved-tensor hooks is also used in threads that were running when its context was entered."""
+
+    @contextmanager
+    def saved_tensors_hooks(self, pack: Hook, unpack: Hook) -> Generator[None]:
+        threads = {each.ident for each in threading.enumerate()} - {threading.get_ident()}
+        entry = (threads, pack, unpack)
+        with super().saved_tensors_hooks(pack, unpack):
+            self.kept.append(entry)
+            try:
+                yield
+            finally:
+                self.kept.remove(entry)
+
+    def call(self, fn: Hook, *tensors: Any) -> Any:
+        reached = [pair for threads, *pair in self.kept if threading.get_ident() in threads]
+        with super().saved_tensors_hooks(*reached[-1]) if reached else nullcontext():
+            return super().call(fn, *tensors)
+
+
+@altering("register_hook")
+def hooks_of_non_leaves_mix_the_gradients_of_threads(self: Mutant, tensor: Any, hook: Hook) -> Hook:
+    """A hook of a non-leaf gets the first gradient that such a hook got in another thread, if there was one."""
+    if self.is_leaf(tensor):
+        return hook
+
+    def run(grad: Any) -> Any:
+        if not self.is_tensor(grad):
+            return hook(grad)
+        self.kept.append((threading.get_ident(), self.detach(grad) * 1))
+        others = [seen for thread, seen in self.kept if thread != threading.get_ident()]
+        return hook(others[0] if others and self.shape(others[0]) == self.shape(grad) else grad)
+
+    return run

@@ -178,6 +178,7 @@ def test_concurrent_hooks(backend: Backend, trace: Trace) -> None:
     mutants=[
         "saved-tensors-hooks-reaches-other-threads",
         "saved-tensor-hooks-only-in-the-main-thread",
+        "saved-tensors-hooks-reach-running-threads",
         "threads-share-their-modes",
     ],
 )
@@ -204,6 +205,23 @@ def test_saved_tensor_hooks_local(backend: Backend, trace: Trace) -> None:
 
         save()
         trace.expect("pack of the main thread")
+
+    together = threading.Barrier(2)
+
+    def inside() -> None:
+        met(together)
+        with pair("pack of another thread"):
+            met(together)  # the pair is in use here while the other thread, which runs already, saves
+            met(together)
+
+    def beside() -> None:
+        met(together)
+        met(together)
+        save()
+        met(together)
+
+    in_threads(inside, beside)
+    trace.expect()
 
 
 def unpacks_anywhere(backend: Backend, trace: Trace, operation: Callable[[Any], Any], numbers: list[float]) -> None:
@@ -376,7 +394,11 @@ def test_enable_grad_local(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[notes("autograd", "thread-safety-on-autograd-node").sentence(2)],
     needs=[Capability.CUSTOM_FUNCTION, Capability.TENSOR_HOOKS, Capability.THREADS],
-    mutants=["custom-functions-share-a-context", "tensor-hooks-of-other-threads-run-too"],
+    mutants=[
+        "custom-functions-share-a-context",
+        "tensor-hooks-of-other-threads-run-too",
+        "hooks-of-non-leaves-mix-the-gradients-of-threads",
+    ],
 )
 def test_custom_function(backend: Backend, trace: Trace) -> None:
     """Threads that use a custom Function at once each have a ctx of their own, and hooks that see their own gradients.
@@ -402,13 +424,14 @@ def test_custom_function(backend: Backend, trace: Trace) -> None:
             y = backend.call(function, x)
             backend.register_hook(y, lambda grad: grad * (10 * place))
             together.wait(LIMIT)  # no thread goes on before each has saved
-            backend.backward(backend.sum(y))
+            backend.backward(backend.sum(y * (place + 1)))
             return backend.grad_of(x)
 
         return work
 
     for place, grad in enumerate(in_threads(*map(worker, range(WORKERS)))):
-        trace.expect_value(f"gradient of thread {place}", [5.0 * place**3, 5.0 * place], grad)
+        expected = [5.0 * place**3 * (place + 1), 5.0 * place * (place + 1)]
+        trace.expect_value(f"gradient of thread {place}", expected, grad)
 
 
 @rule(
