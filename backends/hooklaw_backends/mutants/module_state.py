@@ -157,6 +157,12 @@ def keys_that_a_load_post_hook_leaves_forgiven(self: Mutant, hook: Hook, owner: 
     return result
 
 
+@calling("register_load_state_dict_pre_hook")
+def load_pre_hook_gets_lists_of_its_own(self: Mutant, hook: Hook, owner: Any, *given: Any) -> Any:
+    """What a load_state_dict pre-hook adds to the lists of keys and errors is ignored."""
+    return hook(owner, *(list(value) if isinstance(value, list) else value for value in given))
+
+
 class LoadPostHookBeforeLoading(Mutant):
     """A load_state_dict post-hook of a module runs before the state is loaded, with no keys."""
 

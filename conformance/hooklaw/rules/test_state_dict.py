@@ -318,6 +318,26 @@ def test_load_pre_hook_renames(backend: Backend, trace: Trace) -> None:
 
 
 @rule(
+    "load-state-dict.pre-hook.lists",
+    level=Level.SHOULD,
+    basis=Basis.OBSERVED,
+    sources=[LOAD_PRE, observed("the three lists are those of the load, which fails if strict and one has an entry")],
+    needs=NEEDS,
+    mutants=["load-pre-hook-gets-lists-of-its-own"],
+)
+def test_load_pre_hook_lists(backend: Backend, trace: Trace) -> None:
+    """What a load_state_dict pre-hook adds to the missing keys, unexpected keys or errors makes strict loading fail."""
+    for place in range(3):
+        module = weighted(backend)
+        backend.register_load_state_dict_pre_hook(
+            module, lambda *given, place=place: given[-3:][place].append("added by a hook")
+        )
+
+        with trace.raises(ErrorKind.STATE_KEYS):
+            backend.load_state_dict(module, {"weight": backend.tensor([7.0, 8.0])})
+
+
+@rule(
     "load-state-dict.pre-hook.children",
     level=Level.SHOULD,
     basis=Basis.OBSERVED,
