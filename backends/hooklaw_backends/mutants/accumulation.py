@@ -399,6 +399,16 @@ def backward_create_graph_changes_a_gradient_that_requires_grad(
 
 
 @overriding("backward")
+def gradient_of_three_dimensions_contiguous(self: Mutant, old: Hook, root: Any, *given: Any, **how: Any) -> None:
+    """A backward leaves a contiguous .grad in a leaf of more than two dimensions, whatever the strides of the leaf."""
+    old(root, *given, **how)
+    for leaf in () if how.get("create_graph") else list(self.leaves_of(root)):
+        grad = self.grad_of(leaf)
+        if grad is not None and self.shape(grad)[2:]:
+            self.set_grad(leaf, self.contiguous(self.detach(grad)))
+
+
+@overriding("backward")
 def gaps_of_a_gradient_closed_up(self: Mutant, old: Hook, root: Any, *given: Any, **how: Any) -> None:
     """A backward makes a .grad contiguous whose memory has gaps."""
     old(root, *given, **how)

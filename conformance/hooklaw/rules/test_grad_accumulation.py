@@ -225,6 +225,7 @@ def uses(backend: Backend) -> list[Callable[[Any], Any]]:
         "first-gradient-kept-as-it-is",
         "first-gradient-of-a-view-kept-as-it-is",
         "first-gradient-of-a-sum-kept-as-it-is",
+        "gradient-of-three-dimensions-contiguous",
     ],
     except_under={"strided": "the rule names the strides of the leaf"},
 )
@@ -233,7 +234,12 @@ def test_strides_of_the_leaf(backend: Backend, trace: Trace) -> None:
     rows = [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]
     for use in uses(backend):
         columns = backend.requires_grad_(backend.transpose(backend.tensor(rows), 0, 1))
-        for x, strides in ((columns, (1, 2)), (backend.tensor(rows, requires_grad=True), (2, 1))):
+        planes = backend.requires_grad_(backend.transpose(backend.tensor([rows, rows]), 0, 2))
+        for x, strides in (
+            (columns, (1, 2)),
+            (backend.tensor(rows, requires_grad=True), (2, 1)),
+            (planes, (1, 2, 6)),
+        ):
             backend.backward(backend.call(use, x))
 
             trace.expect_value("strides of the leaf", strides, backend.stride(x))
