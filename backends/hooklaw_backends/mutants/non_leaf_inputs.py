@@ -75,3 +75,15 @@ def outputs_in_between_among_backward_inputs_lost(
     old(*given, inputs=inputs, **how)
     for tensor, grad in zip(lost, before, strict=True):
         self.set_grad(tensor, grad)
+
+
+@overriding("backward")
+def non_leaf_inputs_accumulate_constants(
+    self: Mutant, old: Hook, *given: Any, inputs: Inputs = None, **how: Any
+) -> None:
+    """What a backward with create_graph=True accumulates into non-leaf inputs cannot be differentiated."""
+    old(*given, inputs=inputs, **how)
+    for tensor in inputs or () if how.get("create_graph") else ():
+        grad = self.grad_of(tensor) if self.is_tensor(tensor) and not self.is_leaf(tensor) else None
+        if grad is not None:
+            self.set_grad(tensor, self.detach(grad))

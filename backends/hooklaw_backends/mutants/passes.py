@@ -291,6 +291,16 @@ def gradients_of_a_retained_graph_require_grad(self: Mutant, old: Hook, *given: 
 
 
 @overriding("grad")
+def gradients_of_non_leaves_are_constants(
+    self: Mutant, old: Hook, outputs: Any, inputs: Sequence[Any], *given: Any, **how: Any
+) -> tuple[Any, ...]:
+    """What autograd.grad returns for a non-leaf cannot be differentiated, even with create_graph=True."""
+    found = zip(inputs, old(outputs, inputs, *given, **how), strict=True)
+    each_of = [(grad, grad is None or not self.is_tensor(each) or self.is_leaf(each)) for each, grad in found]
+    return tuple(grad if is_right else self.detach(grad) for grad, is_right in each_of)
+
+
+@overriding("grad")
 def later_gradients_are_constants(self: Mutant, old: Hook, *given: Any, **how: Any) -> Any:
     """Of the gradients that autograd.grad computes with create_graph=True only the first can be differentiated."""
     first, *rest = old(*given, **how)

@@ -363,3 +363,12 @@ def retained_gradient_of_the_root_overwritten(self: Mutant, old: Hook, root: Any
     if self.is_tensor(root) and not self.is_leaf(root) and self.retains_grad(root):
         self.set_grad(root, None)
     old(root, *given, **how)
+
+
+@overriding("backward", base=_KnowsRetaining)
+def retained_gradients_are_constants(self: _KnowsRetaining, old: Hook, root: Any, *given: Any, **how: Any) -> None:
+    """The gradient that is retained in a backward with create_graph=True cannot be differentiated."""
+    old(root, *given, **how)
+    for tensor in self.retaining() if how.get("create_graph") else ():
+        if self.grad_of(tensor) is not None:
+            self.set_grad(tensor, self.detach(self.grad_of(tensor)))

@@ -27,6 +27,7 @@ def leaf(backend: Backend) -> Any:
         "third-derivatives-missing",
         "grad-create-graph-set-by-its-default",
         "gradients-of-a-retained-graph-require-grad",
+        "gradients-of-non-leaves-are-constants",
     ],
 )
 def test_differentiable(backend: Backend, trace: Trace) -> None:
@@ -53,6 +54,10 @@ def test_differentiable(backend: Backend, trace: Trace) -> None:
     trace.expect_value("first derivative", [3.0, 12.0], first)
     trace.expect_value("second derivative", [6.0, 12.0], second)
     trace.expect_value("third derivative", [6.0, 6.0], third)
+
+    y = backend.call(lambda x: x * 2, x)
+    (of_y,) = backend.grad(backend.call(lambda y: backend.sum(y * y * y), y), [y], create_graph=True)
+    trace.expect_value("second derivative by a non-leaf", [[12.0, 24.0]], backend.grad(backend.sum(of_y), [y]))
 
 
 @rule(
@@ -98,6 +103,36 @@ def test_accumulated_gradient(backend: Backend, trace: Trace) -> None:
     x = leaf(backend)
     backend.backward(backend.call(lambda x: backend.sum(x * x), x), create_graph=False)
     trace.expect_value("requires grad with False", expected=False, observed=backend.requires_grad(backend.grad_of(x)))
+
+
+@rule(
+    "create-graph.backward-differentiable.non-leaf",
+    level=Level.MUST,
+    sources=[METHOD.sentence(17, 19), BACKWARD.sentence(21, 23), docstring("torch.Tensor.retain_grad").sentence(2)],
+    needs=[Capability.BACKWARD_CREATE_GRAPH, Capability.BACKWARD_INPUTS, Capability.RETAIN_GRAD],
+    mutants=["non-leaf-inputs-accumulate-constants", "retained-gradients-are-constants"],
+)
+def test_gradient_of_a_non_leaf(backend: Backend, trace: Trace) -> None:
+    """What a backward with create_graph=True puts into the .grad of a non-leaf can be differentiated.
+
+    The non-leaf is among its inputs, or retains its gradient.
+    """
+    for is_input in (True, False):
+        x = leaf(backend)
+        y = backend.call(lambda x: x * 2, x)
+        if not is_input:
+            backend.retain_grad(y)
+        with catch_warnings(action="ignore"):  # torch warns of the cycle of create_graph
+            how = {"inputs": [y]} if is_input else {}
+            backend.backward(backend.call(lambda y: backend.sum(y * y * y), y), create_graph=True, **how)
+        first = backend.grad_of(y)
+        trace.expect_value("y.grad", [12.0, 48.0], first)
+        backend.set_grad(y, None)  # also breaks the cycle
+        backend.set_grad(x, None)
+
+        backend.backward(backend.sum(first))
+
+        trace.expect_value("second derivative", [24.0, 48.0], backend.grad_of(x))
 
 
 @rule(
