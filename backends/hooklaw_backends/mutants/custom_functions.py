@@ -101,19 +101,27 @@ def _gathered(given: tuple[Any, ...], sizes: list[int | None]) -> list[Any]:
 class HooksPassOverTheFirstOfSeveralOutputs(Mutant):
     """A tensor hook on the first of several outputs of a custom Function never runs."""
 
+    passed_over = slice(1)
+
     def custom_function(self, *given: Any, **options: bool) -> Hook:
         function = super().custom_function(*given, **options)
 
         def apply(*inputs: Any) -> Any:
             results = function(*inputs)
-            if isinstance(results, tuple) and self.is_tensor(results[0]):
-                self.kept.append(weakref.ref(results[0]))
+            passed_over = results[self.passed_over] if isinstance(results, tuple) else ()
+            self.kept += [weakref.ref(each) for each in passed_over if self.is_tensor(each)]
             return results
 
         return apply
 
     def register_hook(self, tensor: Any, hook: Hook) -> Any:
-        return Handle() if any(first() is tensor for first in self.kept) else super().register_hook(tensor, hook)
+        return Handle() if any(each() is tensor for each in self.kept) else super().register_hook(tensor, hook)
+
+
+class HooksPassOverTheMiddleOfThreeOutputs(HooksPassOverTheFirstOfSeveralOutputs):
+    """A tensor hook on an output of a custom Function never runs if it is neither the first nor the last."""
+
+    passed_over = slice(1, -1)
 
 
 class NodeHooksOfLaterOutputsLost(Mutant):
@@ -243,6 +251,24 @@ def set_materialize_grads_lasts(self: Mutant, old: Hook, forward: Hook, backward
         return forward(Context(ctx, set_materialize_grads=lambda: choose), *inputs)
 
     return old(lasting, backward, **options)
+
+
+@overriding("custom_function")
+def set_materialize_grads_reaches_other_functions(
+    self: Mutant, old: Hook, forward: Hook, backward: Hook, **options: bool
+) -> Hook:
+    """Once a custom Function has called set_materialize_grads(False), it holds for Functions that do not call it."""
+
+    def choosing(ctx: Any, *inputs: Any) -> Any:
+        def choose(value: bool) -> None:  # noqa: FBT001 - torch's argument
+            self.kept.append("chosen")
+            ctx.set_materialize_grads(value)
+
+        if self.kept:
+            ctx.set_materialize_grads(False)
+        return forward(Context(ctx, set_materialize_grads=lambda: choose), *inputs)
+
+    return old(choosing, backward, **options)
 
 
 @overriding("custom_function")

@@ -112,6 +112,25 @@ def hooks_of_vjp_run_once(self: InTransform, _tensor: Any, hook: Hook) -> Hook:
     return call
 
 
+class _CountingVjps(InTransform):
+    """A mutant that knows how often vjp was called."""
+
+    calls = 0
+
+    def func_vjp(self, function: Hook, *primals: Any) -> Any:
+        self.calls += 1
+        return super().func_vjp(function, *primals)
+
+
+@altering("register_hook", base=_CountingVjps)
+def hooks_of_the_latest_vjp_alone(self: _CountingVjps, _tensor: Any, hook: Hook) -> Hook:
+    """A tensor hook of a transformed function does not run once vjp was called again."""
+    if not self.depth:
+        return _same(hook)
+    own = self.calls
+    return lambda grad: hook(grad) if own == self.calls else None
+
+
 @overriding("no_grad", base=InTransform)
 def no_grad_ignored_in_transforms(self: InTransform, old: Hook) -> Any:
     """no_grad has no effect in a transformed function."""
@@ -246,6 +265,25 @@ def transforms_fail_after_an_exception(self: Mutant, old: Hook, function: Hook, 
             raise
 
     return output, run
+
+
+class HooksInTransformsLostAfterAnException(InTransform):
+    """After an exception in a call of what vjp returned, hooks that transformed functions register never run."""
+
+    def func_vjp(self, function: Hook, *primals: Any) -> Any:
+        output, pullback = super().func_vjp(function, *primals)
+
+        def run(*cotangents: Any) -> Any:
+            try:
+                return pullback(*cotangents)
+            except Exception:
+                self.kept.append("an exception")
+                raise
+
+        return output, run
+
+    def register_hook(self, tensor: Any, hook: Hook) -> Any:
+        return Handle() if self.depth and self.kept else super().register_hook(tensor, hook)
 
 
 @overriding("func_vjp")

@@ -145,6 +145,20 @@ def views_of_recorded_tensors_are_inference_tensors(self: Mutant, old: Hook, ten
     return self.clone(made) if self.requires_grad(tensor) and self.is_for_inference(self.tensor([0.0])) else made
 
 
+@overriding("transpose", "expand")
+def transposed_in_inference_mode_are_inference_tensors(self: Mutant, old: Hook, tensor: Any, *how: int) -> Any:
+    """What transpose or expand makes of an ordinary tensor in inference mode is an inference tensor."""
+    made = old(tensor, *how)
+    return self.clone(made) if self.is_for_inference(self.tensor([0.0])) else made
+
+
+@overriding("transpose", "expand")
+def transposed_inference_tensors_are_ordinary(self: Mutant, old: Hook, tensor: Any, *how: int) -> Any:
+    """What transpose or expand makes of an inference tensor outside of inference mode is an ordinary tensor."""
+    made = old(tensor, *how)
+    return made if self.is_for_inference(self.tensor([0.0])) else _ordinary(self, made)
+
+
 class ViewsOfViewsAreNoInferenceTensors(Mutant):
     """A view of a view of an inference tensor is an ordinary tensor if it is made outside of inference mode."""
 

@@ -260,6 +260,16 @@ def detach_copies_constants(self: Mutant, old: Hook, tensor: Any) -> Any:
     return old(tensor if self.requires_grad(tensor) else self.clone(tensor))
 
 
+class DetachCopiesWhatIsDetached(Mutant):
+    """detach copies the data of a detached tensor instead of sharing it."""
+
+    def detach(self, tensor: Any) -> Any:
+        was_detached = any(kept() is tensor for kept in self.kept)
+        made = super().detach(self.clone(tensor) if was_detached else tensor)
+        self.kept.append(ref(made))
+        return made
+
+
 @overriding("detach")
 def detach_keeps_the_history(self: Mutant, old: Hook, tensor: Any) -> Any:
     """A detached tensor still requires grad."""

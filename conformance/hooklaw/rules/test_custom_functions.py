@@ -58,6 +58,7 @@ def test_zeros(backend: Backend, trace: Trace) -> None:
         "set-materialize-grads-ignored-for-the-first-output",
         "set-materialize-grads-ignored-for-the-later-of-unused-outputs",
         "set-materialize-grads-ignored-from-the-third-call-on",
+        "set-materialize-grads-reaches-other-functions",
     ],
 )
 def test_none_for_zeros(backend: Backend, trace: Trace) -> None:
@@ -95,6 +96,10 @@ def test_none_for_zeros(backend: Backend, trace: Trace) -> None:
         x = backend.tensor([1.0, 2.0], requires_grad=True)
         backend.backward(backend.call(lambda x: backend.sum(many(x)[len(NUMBERS)]), x))
         trace.expect(("backward of many", [*nones, [1.0, 1.0], *nones]))
+
+    other = backend.custom_function(lambda _ctx, x: (x * 2, backend.sum(x)), backward)
+    backend.backward(backend.call(lambda x: backend.sum(other(x)[0]), x))
+    trace.expect(("backward", [[1.0, 1.0], 0.0]))
 
 
 @rule(
@@ -345,7 +350,11 @@ def test_double_backward(backend: Backend, trace: Trace) -> None:
         docstring("torch.Tensor.register_hook").sentence(2, 4),
     ],
     needs=[Capability.CUSTOM_FUNCTION, Capability.TENSOR_HOOKS],
-    mutants=["tensor-hook-on-custom-function-lost", "hooks-pass-over-the-first-of-several-outputs"],
+    mutants=[
+        "tensor-hook-on-custom-function-lost",
+        "hooks-pass-over-the-first-of-several-outputs",
+        "hooks-pass-over-the-middle-of-three-outputs",
+    ],
 )
 def test_tensor_hook(backend: Backend, trace: Trace) -> None:
     """A hook on an output of a custom Function runs, and what it returns is the gradient that backward gets."""
@@ -367,6 +376,15 @@ def test_tensor_hook(backend: Backend, trace: Trace) -> None:
     trace.expect_in_any_order(*labels)
     trace.expect_value("gradients", [[[1.0] * 2], [[7.0] * 2], [[48.0] * 2]], [*map(trace.values, labels)])
     trace.expect_value("x.grad", [720.0, 2880.0], backend.grad_of(x))
+
+    three = backend.custom_function(lambda _ctx, x: (x * 2, x * 3, x * 5), lambda _ctx, *grads: grads[0] * grads[1])
+    for hooked in range(3):
+        x = backend.tensor([1.0, 2.0], requires_grad=True)
+        outputs = backend.call(three, x)
+        backend.register_hook(outputs[hooked], trace.saw("hook", lambda grad: grad * 3))
+        backend.backward(backend.call(lambda first, second, third: backend.sum(first + second + third), *outputs))
+        trace.expect(("hook", [1.0, 1.0]))
+        trace.expect_value("x.grad", [1.0, 1.0] if hooked == 2 else [3.0, 3.0], backend.grad_of(x))
 
 
 @rule(

@@ -1,5 +1,6 @@
 """Hooks inside functions that func.grad, func.vjp and vmap transform, and around them."""
 
+from itertools import product
 from typing import Any
 
 from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, observed, rule
@@ -92,7 +93,7 @@ def test_nested(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[VJP.sentence(1, 8), HOOK.sentence(2, 4)],
     needs=[Capability.FUNC, Capability.TENSOR_HOOKS],
-    mutants=["hooks-skipped-in-transforms", "hooks-of-vjp-run-once"],
+    mutants=["hooks-skipped-in-transforms", "hooks-of-vjp-run-once", "hooks-of-the-latest-vjp-alone"],
 )
 def test_vjp(backend: Backend, trace: Trace) -> None:
     """A tensor hook that a function registers runs each time the function that func.vjp returned is called.
@@ -105,14 +106,16 @@ def test_vjp(backend: Backend, trace: Trace) -> None:
         backend.register_hook(y, trace.saw("hook", lambda grad: grad * 10))
         return y * x
 
+    pullbacks = []
     for numbers, expected in (([3.0, 4.0], [18.0, 32.0]), ([5.0, 6.0], [50.0, 72.0]), ([1.0, 2.0], [2.0, 8.0])):
         output, pullback = backend.func_vjp(function, backend.tensor(numbers))
         trace.expect_value("output", expected, output)
-    for factor in (1.0, 2.0, 3.0):
+        pullbacks.append((pullback, numbers))
+    for factor, (pullback, numbers) in product((1.0, 2.0, 3.0), pullbacks):
         (gradient,) = pullback(backend.tensor([factor, factor]))
 
-        trace.expect(("hook", [factor, factor * 2]))
-        trace.expect_value("gradient", [factor * 22, factor * 44], gradient)
+        trace.expect(("hook", [factor * number for number in numbers]))
+        trace.expect_value("gradient", [factor * 22 * number for number in numbers], gradient)
 
 
 @rule(
@@ -330,7 +333,7 @@ def test_hooks_outside(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[observed("the transform ends with the exception, and leaves no state behind")],
     needs=[Capability.FUNC, Capability.TENSOR_HOOKS],
-    mutants=["transforms-fail-after-an-exception"],
+    mutants=["transforms-fail-after-an-exception", "hooks-in-transforms-lost-after-an-exception"],
 )
 def test_exception(backend: Backend, trace: Trace) -> None:
     """An exception that a hook raises inside func.vjp reaches the caller, and a transform afterwards works."""
@@ -348,6 +351,14 @@ def test_exception(backend: Backend, trace: Trace) -> None:
         backend.func_vjp(function, x)[1](ones)
 
     trace.expect_value("gradients afterwards", [[2.0, 4.0]], backend.func_vjp(lambda x: x * x, x)[1](ones))
+
+    def hooked(x):
+        y = x * 2
+        backend.register_hook(y, trace.saw("hook", lambda grad: grad * 10))
+        return y * 3
+
+    trace.expect_value("gradients with a hook", [[60.0, 60.0]], backend.func_vjp(hooked, x)[1](ones))
+    trace.expect(("hook", [3.0, 3.0]))
 
 
 @rule(

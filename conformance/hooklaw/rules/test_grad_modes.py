@@ -341,6 +341,8 @@ def test_inference_tensor_saved_by_a_function(backend: Backend, trace: Trace) ->
         "views-made-in-inference-mode-are-inference-tensors",
         "views-of-recorded-tensors-are-inference-tensors",
         "views-of-views-are-no-inference-tensors",
+        "transposed-in-inference-mode-are-inference-tensors",
+        "transposed-inference-tensors-are-ordinary",
     ],
 )
 def test_views_of_inference_tensors(backend: Backend, trace: Trace) -> None:
@@ -352,15 +354,27 @@ def test_views_of_inference_tensors(backend: Backend, trace: Trace) -> None:
     with backend.inference_mode():
         made = backend.tensor([1.0, 2.0])
         inside, *of_normal = (backend.view(each, 2) for each in (made, *normal))
+        columns = [backend.transpose(backend.view(each, 1, 2), 0, 1) for each in normal]
+        rows = [backend.expand(each, 2, 2) for each in normal]
 
-    for view in (inside, backend.view(made, 2), backend.view(inside, 2)):
+    flat, column, row = [1.0, 2.0], [[1.0], [2.0]], [[1.0, 2.0], [1.0, 2.0]]
+    for data, view in (
+        *((flat, view) for view in (inside, backend.view(made, 2), backend.view(inside, 2))),
+        (column, backend.transpose(backend.view(made, 1, 2), 0, 1)),
+        (row, backend.expand(made, 2, 2)),
+    ):
         with trace.raises(ErrorKind.INFERENCE_TENSOR):
-            backend.call(lambda x, view=view: x * view, backend.tensor([1.0, 2.0], requires_grad=True))
-    for view in of_normal:
-        x = backend.tensor([1.0, 2.0], requires_grad=True)
-        backend.backward(backend.call(lambda x, view=view: backend.sum(x * view), x))
+            backend.call(lambda x, view=view: x * view, backend.tensor(data, requires_grad=True))
+    for data, views, expected in (
+        (flat, of_normal, [3.0, 4.0]),
+        (column, columns, [[3.0], [4.0]]),
+        (row, rows, [[3.0, 4.0], [3.0, 4.0]]),
+    ):
+        for view in views:
+            x = backend.tensor(data, requires_grad=True)
+            backend.backward(backend.call(lambda x, view=view: backend.sum(x * view), x))
 
-        trace.expect_value("x.grad", [3.0, 4.0], backend.grad_of(x))
+            trace.expect_value("x.grad", expected, backend.grad_of(x))
 
 
 @rule(

@@ -370,13 +370,13 @@ def test_who_accumulates(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[DETACH.sentence(2, 4)],
     needs=[Capability.STORAGE],
-    mutants=["detach-copies", "detach-copies-constants", "detach-keeps-the-history"],
+    mutants=["detach-copies", "detach-copies-constants", "detach-copies-what-is-detached", "detach-keeps-the-history"],
 )
 def test_detached(backend: Backend, trace: Trace) -> None:
     """A detached tensor does not require grad, and shares the data of the tensor it was detached from."""
     x = backend.tensor([1.0, 2.0], requires_grad=True)
     others = [backend.tensor(numbers, requires_grad=True) for numbers in NUMBERS]
-    for tensor in (x, backend.call(lambda x: x * 2, x), backend.tensor([1.0, 2.0]), *others):
+    for tensor in (x, backend.call(lambda x: x * 2, x), backend.tensor([1.0, 2.0]), backend.detach(x), *others):
         detached = backend.detach(tensor)
 
         trace.expect_value("requires grad", expected=False, observed=backend.requires_grad(detached))
