@@ -79,6 +79,21 @@ class VersionCheckedUnderHooks(Mutant):
         return super().mul_(tensor, factor)
 
 
+class ChangesThroughViewsOfViewsUnrecorded(Mutant):
+    """A change in place of a view of a view is not recorded."""
+
+    def view(self, tensor: Any, *shape: int) -> Any:
+        made = super().view(tensor, *shape)
+        self.kept += [ref(made)] * (self.base_of(tensor) is not None)
+        return made
+
+    def mul_(self, tensor: Any, factor: Any) -> Any:
+        if not any(kept() is tensor for kept in self.kept):
+            return super().mul_(tensor, factor)
+        self.overwrite_unseen(tensor, self.detach(tensor) * factor)
+        return tensor
+
+
 @overriding("mul_")
 def leaf_changed_in_place(self: Mutant, old: Hook, tensor: Any, factor: Any) -> Any:
     """A leaf that requires grad can be changed in place, and the change is not recorded."""

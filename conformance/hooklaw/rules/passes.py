@@ -322,12 +322,17 @@ def modes_in(backend: Backend, trace: Trace, kind: Kind, runs: dict[str, Run]) -
 
 
 def modes_after_error(backend: Backend, trace: Trace, *kinds: Kind, runs: dict[str, Run] | None = None) -> None:
-    """Expect hooks of these kinds to run in the right grad mode in each pass, or these, after one that failed."""
+    """Expect hooks of these kinds to run in the right grad mode in each pass, or these, after one that failed.
+
+    That was a pass of the same kind, or of the kind before.
+    """
+    found = [*(runs or every_pass(backend)).items()]
     for kind in kinds:
-        for label, run in (runs or every_pass(backend)).items():
-            with suppress(Exception), hooked(backend, kind, nothing, after_calls(0)) as (root, x):
-                run(root, x)
-            modes_in(backend, trace, kind, {label: run})
+        for nr, (label, run) in enumerate(found):
+            for _, failing_run in (found[nr], found[nr - 1]):
+                with suppress(Exception), hooked(backend, kind, nothing, after_calls(0)) as (root, x):
+                    failing_run(root, x)
+                modes_in(backend, trace, kind, {label: run})
 
 
 def runs_from(backend: Backend, trace: Trace, kind: Kind) -> None:

@@ -27,6 +27,18 @@ from hooklaw.rules.passes import (
 )
 
 LEAF = TENSOR._replace(register=lambda backend, parts, then: backend.register_hook(parts.leaf, then))
+ACCUMULATION_PRE = NODE_PRE._replace(
+    register=lambda backend, parts, then: backend.node_register_prehook(backend.accumulate_grad(parts.leaf), then)
+)
+ACCUMULATION = NODE._replace(
+    register=lambda backend, parts, then: backend.node_register_hook(backend.accumulate_grad(parts.leaf), then)
+)
+LEAVES = MULTI_GRAD._replace(
+    register=lambda backend, parts, then: backend.register_multi_grad_hook([parts.leaf], then),
+)
+LEAVES_ANY = MULTI_GRAD._replace(
+    register=lambda backend, parts, then: backend.register_multi_grad_hook([parts.leaf], then, mode="any"),
+)
 DURING_BACKWARD = docstring("torch.Tensor.register_post_accumulate_grad_hook").sentence(10)
 
 
@@ -89,6 +101,7 @@ def test_post_accumulate(backend: Backend, trace: Trace) -> None:
         "node-pre-hook-in-wrong-mode-backward-creating",
         "node-pre-hook-in-wrong-mode-no-grad-pass",
         "node-pre-hook-in-wrong-mode-several-roots",
+        "hooks-of-accumulation-in-wrong-mode",
     ],
 )
 def test_node_pre(backend: Backend, trace: Trace) -> None:
@@ -97,6 +110,7 @@ def test_node_pre(backend: Backend, trace: Trace) -> None:
     The docstring says it of post-accumulate-grad hooks, because they run during the backward pass.
     """
     modes_in(backend, trace, NODE_PRE, {**every_pass(backend), **roots(backend), **in_thread(backend)})
+    modes_in(backend, trace, ACCUMULATION_PRE, backwards(backend))
 
 
 @rule(
@@ -109,6 +123,7 @@ def test_node_pre(backend: Backend, trace: Trace) -> None:
         "node-hook-in-wrong-mode-backward-creating",
         "node-hook-in-wrong-mode-no-grad-pass",
         "node-hook-in-wrong-mode-several-roots",
+        "hooks-of-accumulation-in-wrong-mode",
     ],
 )
 def test_node(backend: Backend, trace: Trace) -> None:
@@ -117,6 +132,7 @@ def test_node(backend: Backend, trace: Trace) -> None:
     The docstring says it of post-accumulate-grad hooks, because they run during the backward pass.
     """
     modes_in(backend, trace, NODE, {**every_pass(backend), **roots(backend), **in_thread(backend)})
+    modes_in(backend, trace, ACCUMULATION, backwards(backend))
 
 
 @rule(
@@ -129,6 +145,7 @@ def test_node(backend: Backend, trace: Trace) -> None:
         "multi-grad-hook-in-wrong-mode-backward-creating",
         "multi-grad-hook-in-wrong-mode-no-grad-pass",
         "multi-grad-hook-in-wrong-mode-several-roots",
+        "multi-grad-hooks-of-leaves-in-wrong-mode",
     ],
 )
 def test_multi_grad(backend: Backend, trace: Trace) -> None:
@@ -137,6 +154,7 @@ def test_multi_grad(backend: Backend, trace: Trace) -> None:
     The docstring says it of post-accumulate-grad hooks, because they run during the backward pass.
     """
     modes_in(backend, trace, MULTI_GRAD, {**every_pass(backend), **roots(backend), **in_thread(backend)})
+    modes_in(backend, trace, LEAVES, backwards(backend))
 
 
 @rule(
@@ -149,6 +167,7 @@ def test_multi_grad(backend: Backend, trace: Trace) -> None:
         "any-grad-hook-in-wrong-mode-backward-creating",
         "any-grad-hook-in-wrong-mode-no-grad-pass",
         "any-grad-hook-in-wrong-mode-several-roots",
+        "multi-grad-hooks-of-leaves-in-wrong-mode",
     ],
 )
 def test_multi_grad_any(backend: Backend, trace: Trace) -> None:
@@ -157,6 +176,7 @@ def test_multi_grad_any(backend: Backend, trace: Trace) -> None:
     The docstring says it of post-accumulate-grad hooks, because they run during the backward pass.
     """
     modes_in(backend, trace, MULTI_GRAD_ANY, {**every_pass(backend), **roots(backend), **in_thread(backend)})
+    modes_in(backend, trace, LEAVES_ANY, every_pass(backend))
 
 
 @rule(
@@ -293,7 +313,10 @@ def test_tensor_after_error(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[DURING_BACKWARD],
     needs=[Capability.POST_ACCUMULATE, *BACKWARDS],
-    mutants=["post-accumulate-hook-in-wrong-mode-after-a-failure"],
+    mutants=[
+        "post-accumulate-hook-in-wrong-mode-after-a-failure",
+        "post-accumulate-hooks-stay-in-the-mode-of-a-failed-pass",
+    ],
 )
 def test_post_accumulate_after_error(backend: Backend, trace: Trace) -> None:
     """After a pass that failed a post-accumulate-grad hook runs with grad mode off, or on if a graph is created."""
@@ -308,6 +331,7 @@ def test_post_accumulate_after_error(backend: Backend, trace: Trace) -> None:
     mutants=[
         "node-pre-hook-in-wrong-mode-after-a-failure",
         "node-hook-in-wrong-mode-after-a-failure",
+        "node-pre-hooks-stay-in-the-mode-of-a-failed-pass",
     ],
 )
 def test_node_after_error(backend: Backend, trace: Trace) -> None:

@@ -157,22 +157,30 @@ def test_replace(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[IN_PLACE.sentence(2)],
     needs=[*HOOKS_IN_PLACE, Capability.VIEWS],
-    mutants=["hook-follows-its-tensor", "base-keeps-the-gradient-of-what-was-overwritten"],
+    mutants=[
+        "hook-follows-its-tensor",
+        "base-keeps-the-gradient-of-what-was-overwritten",
+        "changes-through-views-of-views-unrecorded",
+    ],
 )
 def test_base_changed_through_view(backend: Backend, trace: Trace) -> None:
     """A hook registered before its tensor is changed through a view receives the gradient for the value before it."""
 
-    def forward(x):
+    def forward(x, view_of):
         base = x * 2
         backend.register_hook(base, trace.saw("before"))
-        backend.mul_(backend.view(base, 2, 1), 3)
+        backend.mul_(view_of(base), 3)
         backend.register_hook(base, trace.saw("after"))
         return backend.sum(base * 5)
 
-    x = backend.tensor([1.0, 2.0], requires_grad=True)
-    backend.backward(backend.call(forward, x))
+    for view_of in (
+        lambda base: backend.view(base, 2, 1),
+        lambda base: backend.view(backend.view(base, 2, 1), 1, 2),
+    ):
+        x = backend.tensor([1.0, 2.0], requires_grad=True)
+        backend.backward(backend.call(lambda x, view_of=view_of: forward(x, view_of), x))
 
-    trace.expect(("after", [5.0, 5.0]), ("before", [15.0, 15.0]))
+        trace.expect(("after", [5.0, 5.0]), ("before", [15.0, 15.0]))
 
 
 @rule(
