@@ -320,3 +320,48 @@ class AlwaysCalledHookReplacesAnError(Mutant):
         except Exception as error:  # noqa: BLE001 - the first error is raised
             warnings.warn(str(error), stacklevel=2)
             return None
+
+
+@calling("register_forward_hook")
+def forward_hooks_get_copies_of_later_arguments(self: Mutant, hook: Hook, module: Any, args: Any, *rest: Any) -> Any:
+    """A forward hook gets clones of the tensors among the arguments but the first."""
+    copies = (self.clone(value) if self.is_tensor(value) else value for value in args[1:])
+    return hook(module, (*args[:1], *copies), *rest)
+
+
+class ThirdForwardHookGetsWhatTheFirstReturned(Mutant):
+    """A module's third forward hook and later ones get what its first one returned as the output."""
+
+    returned = fresh(WeakKeyDictionary[Any, list[Any]])
+
+    def register_forward_hook(self, module: Any, hook: Hook, **options: bool) -> Any:
+        returned = self.returned.setdefault(module, [])
+        number = len(returned)
+        returned.append(None)
+
+        def call(*given: Any) -> Any:
+            first = returned[0] if number > 1 else None
+            returned[number] = hook(*given[:-1], given[-1] if first is None else first)
+            return returned[number]
+
+        return super().register_forward_hook(module, call, **options)
+
+
+class NoneOfAForwardHookRestoresTheOutput(Mutant):
+    """If a forward hook without with_kwargs=True returns None, the output is what forward computed."""
+
+    computed = fresh(WeakKeyDictionary[Any, Any])
+
+    def module(self, parameters: Any, forward: Hook) -> Any:
+        def run(module: Any, *args: Any, **kwargs: Any) -> Any:
+            self.computed[module] = output = forward(module, *args, **kwargs)
+            return output
+
+        return super().module(parameters, run)
+
+    def register_forward_hook(self, module: Any, hook: Hook, **options: bool) -> Any:
+        def run(module: Any, args: Any, output: Any) -> Any:
+            result = hook(module, args, output)
+            return self.computed.get(module) if result is None and output is not None else result
+
+        return super().register_forward_hook(module, hook if options.get("with_kwargs") else run, **options)

@@ -311,3 +311,79 @@ def module_hooks_with_kwargs_stay(_: Mutant, old: Hook, *given: Any, **options: 
 def always_called_hooks_stay(_: Mutant, old: Hook, *given: Any, **options: bool) -> Any:
     """The handle of a module hook that was registered with always_call=True removes nothing."""
     return _staying("always_call", old(*given, **options), options)
+
+
+class _LookingUpLate(Mutant):
+    """A mutant that keeps the backward hooks of each module, and how many of them it had in its last call."""
+
+    registered = fresh(WeakKeyDictionary[Any, list[Hook]])
+    called_with = fresh(WeakKeyDictionary[Any, int])
+
+    def module(self, parameters: Mapping[str, Any], forward: Hook) -> Any:
+        def run(module: Any, *args: Any, **kwargs: Any) -> Any:
+            self.called_with[module] = len(self.registered.get(module, ()))
+            return forward(module, *args, **kwargs)
+
+        return super().module(parameters, run)
+
+    def registering(self, register: Hook, module: Any, hook: Hook, **options: bool) -> Handle:
+        """Register a hook; the first of a module also runs those that were registered since its last call."""
+        hooks = self.registered.setdefault(module, [])
+        is_first = not hooks
+        hooks.append(hook)
+
+        def run(module: Any, grads: Any, *outputs: Any) -> Any:
+            result = hook(module, grads, *outputs)
+            for late in hooks[self.called_with[module] :]:
+                new = late(module, grads if result is None else result, *outputs)
+                result = result if new is None else new
+            return result
+
+        handle = register(module, run if is_first else hook, **options)
+        return Handle(lambda: (hook in hooks and hooks.remove(hook), handle.remove(), None)[-1])
+
+
+@overriding("register_full_backward_hook", base=_LookingUpLate)
+def later_backward_hooks_of_a_module_looked_up_late(
+    self: _LookingUpLate, old: Hook, module: Any, hook: Hook, **options: bool
+) -> Any:
+    """A full backward hook that a module gets after a call runs for that call if the module had another then."""
+    return self.registering(old, module, hook, **options)
+
+
+class ChangesOfAnOnlyInputAcceptedBesidePreHooks(Mutant):
+    """The only input of a module with a backward pre-hook may be changed in place; forward gets a copy of it."""
+
+    def register_full_backward_pre_hook(self, module: Any, hook: Hook, **options: bool) -> Any:
+        self.kept.append(module)
+        return super().register_full_backward_pre_hook(module, hook, **options)
+
+    def module(self, parameters: Mapping[str, Any], forward: Hook) -> Any:
+        def run(module: Any, *inputs: Any, **named: Any) -> Any:
+            is_alone = self.keeps(module) and len(inputs) == 1 and self.is_tensor(inputs[0])
+            return forward(module, *([self.clone(inputs[0])] if is_alone else inputs), **named)
+
+        return super().module(parameters, run)
+
+
+class GlobalForwardPreHooksRunAfterLaterOnes(Mutant):
+    """A forward pre-hook that a module gets without options after a global one runs before it."""
+
+    everywhere = fresh(list[Any])
+
+    def register_module_forward_pre_hook(self, hook: Hook) -> Any:
+        entry: list[Any] = [hook, super().register_module_forward_pre_hook(hook)]
+        self.everywhere.append(entry)
+        return Handle(lambda: (entry in self.everywhere and self.everywhere.remove(entry), entry[1].remove(), None)[-1])
+
+    def register_forward_pre_hook(self, module: Any, hook: Hook, **options: bool) -> Any:
+        if options or not self.everywhere:
+            return super().register_forward_pre_hook(module, hook, **options)
+        for _, handle in self.everywhere:
+            handle.remove()
+        own = super().register_module_forward_pre_hook(
+            lambda given, args: hook(given, args) if given is module else None
+        )
+        for entry in self.everywhere:
+            entry[1] = super().register_module_forward_pre_hook(entry[0])
+        return own

@@ -437,3 +437,79 @@ def keywords_that_a_prepended_pre_hook_returns_ignored(
 
     is_changed = options.get("prepend") and options.get("with_kwargs")
     return old(module, run if is_changed else hook, **options)
+
+
+@altering("register_forward_hook", only="with_kwargs")
+def dropped_keyword_arguments_seen(self: Mutant, module: Any, hook: Hook) -> Hook:
+    """A forward hook with with_kwargs=True also gets keyword arguments of the caller that pre-hooks dropped."""
+    kept = _callers_keywords(self.register_forward_pre_hook, module)
+    return lambda module, args, kwargs, output: hook(module, args, {**kept[0], **kwargs}, output)
+
+
+@altering("register_forward_hook", only="with_kwargs")
+def added_keyword_arguments_not_seen(self: Mutant, module: Any, hook: Hook) -> Hook:
+    """A forward hook with with_kwargs=True gets no keyword arguments but those whose names the caller gave."""
+    kept = _callers_keywords(self.register_forward_pre_hook, module)
+
+    def run(module: Any, args: Any, kwargs: Any, output: Any) -> Any:
+        return hook(module, args, {name: value for name, value in kwargs.items() if name in kept[0]}, output)
+
+    return run
+
+
+@overriding("register_forward_pre_hook")
+def value_of_a_pre_hook_replaces_the_keyword_arguments(
+    _: Mutant, old: Hook, module: Any, hook: Hook, **options: bool
+) -> Any:
+    """If a forward pre-hook without with_kwargs=True returns a single value, forward gets no keyword arguments."""
+
+    def run(module: Any, args: Any, kwargs: Any) -> Any:
+        result = hook(module, args)
+        return _with(kwargs if result is None or isinstance(result, tuple) else {}, result)
+
+    return old(module, hook if options.get("with_kwargs") else run, **{**options, "with_kwargs": True})
+
+
+@overriding("register_forward_pre_hook")
+def tuple_of_a_pre_hook_replaces_the_keyword_arguments(
+    self: Mutant, old: Hook, module: Any, hook: Hook, **options: bool
+) -> Any:
+    """If no pre-hook of a module has with_kwargs=True, and one returns a tuple, forward gets no keyword arguments."""
+    if options.get("with_kwargs"):
+        self.kept.append(module)
+        return old(module, hook, **options)
+
+    def run(module: Any, args: Any, kwargs: Any) -> Any:
+        result = hook(module, args)
+        return _with(kwargs if self.keeps(module) or not isinstance(result, tuple) else {}, result)
+
+    return old(module, run, **{**options, "with_kwargs": True})
+
+
+def _among_the_positional_of_pre_hooks(step: Hook) -> type[Mutant]:
+    """Make a mutant as `_among_the_positional` does, of forward pre-hooks."""
+
+    @overriding("register_forward_pre_hook")
+    @wraps(step)
+    def register(self: Mutant, old: Hook, module: Any, hook: Hook, **options: bool) -> Any:
+        nr = sum(each is module for each in self.kept)
+        self.kept.append(module)
+
+        def run(module: Any, args: Any, kwargs: Any) -> Any:
+            return _with(kwargs, hook(module, (*args, *kwargs.values()) if step(self, nr, args) else args))
+
+        return old(module, hook if options.get("with_kwargs") else run, **{**options, "with_kwargs": True})
+
+    return register
+
+
+@_among_the_positional_of_pre_hooks
+def keyword_arguments_among_the_positional_of_later_pre_hooks(self: Mutant, nr: int, _args: Any) -> bool:
+    """A forward pre-hook that is not the first of its module gets the keyword arguments after the positional ones."""
+    return nr > 0
+
+
+@_among_the_positional_of_pre_hooks
+def keyword_arguments_among_several_positional_of_pre_hooks(self: Mutant, _nr: int, args: Any) -> bool:
+    """A forward pre-hook gets the keyword arguments after the positional ones if there are several of these."""
+    return len(args) > 1

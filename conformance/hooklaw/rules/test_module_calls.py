@@ -75,7 +75,7 @@ def test_forward_itself_of_other_hooks(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOK.sentence(6)],
     needs=[Capability.MODULES, Capability.IN_PLACE],
-    mutants=["forward-hook-before-forward"],
+    mutants=["forward-hook-before-forward", "forward-hooks-get-copies-of-later-arguments"],
 )
 def test_input_changed_too_late(backend: Backend, trace: Trace) -> None:
     """A forward hook may change an input in place, which has no effect on the output that forward computed."""
@@ -92,6 +92,11 @@ def test_input_changed_too_late(backend: Backend, trace: Trace) -> None:
     output = backend.call(module, y)
     trace.expect_value("output of a non-leaf", [2.0, 4.0], output)
     trace.expect_value("input that is a non-leaf", [10.0, 20.0], y)
+
+    module, pair = backend.module({}, lambda _module, x, y: x * y), [backend.tensor([2.0]), backend.tensor([3.0])]
+    backend.register_forward_hook(module, lambda _module, args, _output: (backend.mul_(args[1], 10), None)[1])
+    trace.expect_value("output of two inputs", [6.0], backend.call(module, *pair))
+    trace.expect_value("two inputs", [[2.0], [30.0]], pair)
 
     for given, change, changed in (
         ({"key": 1}, lambda given: given.update(more=2), {"key": 1, "more": 2}),

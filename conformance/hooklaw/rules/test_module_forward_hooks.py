@@ -108,6 +108,7 @@ def test_tensor_hook_on_the_output(backend: Backend, trace: Trace) -> None:
         "module-hooks-run-in-reverse-order",
         "results-of-forward-hooks-are-constants",
         "forward-hook-gets-detached-arguments",
+        "third-forward-hook-gets-what-the-first-returned",
     ],
 )
 def test_replaces_the_output(backend: Backend, trace: Trace) -> None:
@@ -115,11 +116,12 @@ def test_replaces_the_output(backend: Backend, trace: Trace) -> None:
     x, module = backend.tensor([1.0, 2.0], requires_grad=True), doubling(backend)
     backend.register_forward_hook(module, lambda _module, args, output: output + args[0])
     backend.register_forward_hook(module, lambda _module, _args, output: output * 10)
+    backend.register_forward_hook(module, lambda _module, _args, output: output + 7)
 
     output = backend.call(module, x)
     backend.backward(backend.sum(output))
 
-    trace.expect_value("output", [30.0, 60.0], output)
+    trace.expect_value("output", [37.0, 67.0], output)
     trace.expect_value("x.grad", [30.0, 30.0], backend.grad_of(x))
 
 
@@ -226,24 +228,26 @@ def test_keywords(backend: Backend, trace: Trace) -> None:
     mutants=[
         "replaced-keyword-arguments-not-seen",
         "forward-hook-gets-the-keywords-that-the-first-pre-hook-left",
+        "dropped-keyword-arguments-seen",
+        "added-keyword-arguments-not-seen",
     ],
 )
 def test_sees_replaced_keywords(backend: Backend, trace: Trace) -> None:
     """A forward hook with with_kwargs=True gets the keyword arguments of forward, as forward pre-hooks left them."""
-    module = backend.module({}, lambda _module, x, factor=1: x * factor)
-    for added in (2, 4):
+    module = backend.module({}, lambda _module, x, factor=1, **_others: x * factor)
+    for name, added in (("first", 2), ("second", 4)):
         backend.register_forward_pre_hook(
             module,
-            lambda _, args, kwargs, added=added: (args, {"factor": kwargs["factor"] + added}),
+            lambda _, args, kwargs, name=name, added=added: (args, {"factor": kwargs["factor"] + added, name: added}),
             with_kwargs=True,
         )
     backend.register_forward_hook(
-        module, lambda _module, _args, kwargs, _output: trace.log("factor", kwargs["factor"]), with_kwargs=True
+        module, lambda _module, _args, kwargs, _output: trace.log("keywords", sorted(kwargs.items())), with_kwargs=True
     )
 
-    backend.call(lambda x: module(x, factor=3), backend.tensor([1.0, 2.0]))
+    backend.call(lambda x: module(x, factor=3, dropped=5), backend.tensor([1.0, 2.0]))
 
-    trace.expect(("factor", 9))
+    trace.expect(("keywords", [["factor", 9], ["second", 4]]))
 
 
 @rule(
@@ -271,7 +275,7 @@ def test_replaces_the_output_with_keywords(backend: Backend, trace: Trace) -> No
     level=Level.MUST,
     sources=[HOOK.sentence(7)],
     needs=[Capability.MODULES],
-    mutants=["none-of-a-forward-hook-is-the-output"],
+    mutants=["none-of-a-forward-hook-is-the-output", "none-of-a-forward-hook-restores-the-output"],
 )
 def test_none_keeps(backend: Backend, trace: Trace) -> None:
     """A forward hook that returns None does not change the output of the module."""
@@ -282,6 +286,13 @@ def test_none_keeps(backend: Backend, trace: Trace) -> None:
 
     trace.expect("hook")
     trace.expect_value("output", [2.0, 4.0], output)
+
+    backend.register_forward_hook(module, lambda _module, _args, output: output * 10)
+    backend.register_forward_hook(module, saw(trace, "last"))
+    output = backend.call(module, backend.tensor([1.0, 2.0]))
+
+    trace.expect("hook", "last")
+    trace.expect_value("output", [20.0, 40.0], output)
 
 
 @rule(

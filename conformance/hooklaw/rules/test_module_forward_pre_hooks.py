@@ -3,7 +3,7 @@
 from typing import Any
 
 from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, notes, observed, rule
-from hooklaw.rules.hooks import NUMBERS, OTHERS, removed_in_place
+from hooklaw.rules.hooks import EARLIER, NUMBERS, OTHERS, removed_in_place
 
 HOOK = docstring("torch.nn.Module.register_forward_pre_hook")
 GLOBAL = docstring("torch.nn.modules.module.register_module_forward_pre_hook")
@@ -150,7 +150,14 @@ def test_none_keeps(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOK.sentence(3, 4)],
     needs=[Capability.MODULES],
-    mutants=["keyword-arguments-given-to-every-module-hook", "keyword-arguments-among-the-positional"],
+    mutants=[
+        "keyword-arguments-given-to-every-module-hook",
+        "keyword-arguments-among-the-positional",
+        "keyword-arguments-among-the-positional-of-later-pre-hooks",
+        "keyword-arguments-among-several-positional-of-pre-hooks",
+        "value-of-a-pre-hook-replaces-the-keyword-arguments",
+        "tuple-of-a-pre-hook-replaces-the-keyword-arguments",
+    ],
 )
 def test_keywords_hidden(backend: Backend, trace: Trace) -> None:
     """A forward pre-hook registered without with_kwargs does not get the keyword arguments; forward does."""
@@ -161,6 +168,17 @@ def test_keywords_hidden(backend: Backend, trace: Trace) -> None:
 
     trace.expect(("pre-hook", [2, [[1.0, 2.0]]]))
     trace.expect_value("output", [3.0, 6.0], output)
+
+    for replace in (lambda _: None, lambda args: args[0] * 10, lambda args: (args[0] * 10,)):
+        module = backend.module({}, lambda _module, x, *_others, factor=1, added=0: x * factor + added)
+        for label in EARLIER:
+            backend.register_forward_pre_hook(module, lambda *given, label=label: trace.log(label, [*given[1:]]))
+        backend.register_forward_pre_hook(module, lambda _, args, replace=replace: replace(args))
+        output = backend.call(lambda x, module=module: module(x, 5, factor=3, added=7), backend.tensor([1.0, 2.0]))
+
+        trace.expect(*((label, [[[1.0, 2.0], 5]]) for label in EARLIER))
+        tenfold = replace(([1.0],)) is not None
+        trace.expect_value("output beside others", [37.0, 67.0] if tenfold else [10.0, 13.0], output)
 
 
 @rule(
@@ -372,7 +390,7 @@ def test_prepended_keywords(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOK.sentence(15), GLOBAL.sentence(10)],
     needs=[Capability.MODULES, Capability.FORWARD_HOOK_PREPEND, Capability.GLOBAL_MODULE_HOOKS],
-    mutants=["global-module-hooks-run-last"],
+    mutants=["global-module-hooks-run-last", "global-forward-pre-hooks-run-after-later-ones"],
 )
 def test_global_first(backend: Backend, trace: Trace) -> None:
     """A global forward pre-hook runs before every forward pre-hook of the module itself, even a prepended hook."""
@@ -380,11 +398,12 @@ def test_global_first(backend: Backend, trace: Trace) -> None:
     backend.register_forward_pre_hook(module, lambda *_: trace.log("own"))
     handle = backend.register_module_forward_pre_hook(lambda *_: trace.log("global"))
     backend.register_forward_pre_hook(module, lambda *_: trace.log("own, prepended"), prepend=True)
+    backend.register_forward_pre_hook(module, lambda *_: trace.log("own, later"))
 
     backend.call(lambda x: backend.sum(module(x)), backend.tensor([1.0, 2.0]))
     handle.remove()
 
-    trace.expect("global", "own, prepended", "own")
+    trace.expect("global", "own, prepended", "own", "own, later")
 
 
 @rule(
