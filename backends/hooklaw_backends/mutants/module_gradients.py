@@ -481,3 +481,53 @@ def list_of_a_global_backward_hook_ignored(self: Mutant, hook: Hook, module: Any
     """A list that a full backward hook on all modules returns is ignored."""
     result = hook(module, grads, outputs)
     return None if isinstance(result, list) and len(result) == len(grads) else result
+
+
+@overriding("register_full_backward_hook")
+def full_backward_hook_overlooks_the_last_input(
+    self: Mutant, old: Hook, module: Any, hook: Hook, **options: bool
+) -> Any:
+    """A full backward hook runs for the outputs' gradients if only the last of several inputs requires grad."""
+    return _early_if(self, old, module, hook, _last_alone, **options)
+
+
+def _last_alone(needs: Sequence[bool]) -> bool:
+    return len(needs) > 1 and needs[-1] and not any(needs[:-1])
+
+
+@calling(*verbs.FULL_BACKWARD, base=_notes_pre_hooks)
+def replacement_of_a_pre_hook_seen_for_the_first_output_alone(
+    self: KnowsReplacements, hook: Hook, module: Any, grads: Any, outputs: Any
+) -> Any:
+    """Of what a backward pre-hook returned for several outputs a full backward hook gets the first gradient alone."""
+    before = self.replaced_by(outputs)
+    return hook(module, grads, (*outputs[:1], *before[1:]) if before else outputs)
+
+
+@overriding("register_full_backward_hook", base=_notes_pre_hooks)
+def replacement_of_a_pre_hook_seen_by_the_first_hook_alone(
+    self: KnowsReplacements, old: Hook, module: Any, hook: Hook, **options: bool
+) -> Any:
+    """Full backward hooks of a module but the first get the outputs' gradients from before the backward pre-hook."""
+    is_later = self.keeps(module)
+    self.kept.append(module)
+
+    def run(module: Any, grads: Any, outputs: Any) -> Any:
+        return hook(module, grads, (self.replaced_by(outputs) if is_later else None) or outputs)
+
+    return old(module, run, **options)
+
+
+@overriding("register_full_backward_hook")
+def full_backward_hook_overlooks_a_repeated_non_leaf(
+    self: Mutant, old: Hook, module: Any, hook: Hook, **how: bool
+) -> Any:
+    """A non-leaf that is given twice to a module with a full backward hook gets the first of its gradients alone."""
+
+    def detached(inputs: Any) -> Any:
+        for nr, given in enumerate(inputs):
+            repeated = self.is_tensor(given) and any(given is earlier for earlier in inputs[:nr])
+            yield self.detach(given) if repeated and not self.is_leaf(given) else given
+
+    self.register_forward_pre_hook(module, lambda _, inputs: tuple(detached(inputs)))
+    return old(module, hook, **how)

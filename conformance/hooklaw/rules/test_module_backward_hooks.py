@@ -92,6 +92,7 @@ def test_arguments(backend: Backend, trace: Trace) -> None:
         "full-backward-hook-early-for-a-constant",
         "full-backward-hook-judges-by-the-first-input",
         "full-backward-hooks-wait-for-every-input",
+        "full-backward-hook-overlooks-the-last-input",
     ],
 )
 def test_fires_for_the_inputs(backend: Backend, trace: Trace) -> None:
@@ -101,21 +102,25 @@ def test_fires_for_the_inputs(backend: Backend, trace: Trace) -> None:
     forward does not use changes nothing.
     """
 
-    def inside(_module, x, y, _unused):
+    def inside(_module, x, y, *_unused: Any):
         product = x * y
         backend.register_hook(product, trace.saw("inside"))
         return product * 2
 
-    def forward(x, constant, place):
+    def forward(x, constant, given):
         y = x * 2
         backend.register_hook(y, trace.saw("upstream"))
-        return backend.sum(module(constant, y, x) if place else module(y, constant, x))
+        return backend.sum(module(*given(y, constant, x)))
 
     module, constant = backend.module({}, inside), backend.tensor([3.0, 3.0])
     backend.register_full_backward_hook(module, lambda *_: trace.log("module"))
 
-    for place in (0, 1):
-        backend.backward(backend.call(partial(forward, place=place), leaf(backend), constant))
+    for given in (
+        lambda y, constant, x: (y, constant, x),
+        lambda y, constant, x: (constant, y, x),
+        lambda y, constant, _: (constant, y),
+    ):
+        backend.backward(backend.call(partial(forward, given=given), leaf(backend), constant))
 
         trace.expect("inside", "module", "upstream")
 
@@ -398,7 +403,11 @@ def test_autograd_grad(backend: Backend, trace: Trace) -> None:
     level=Level.SHOULD,
     sources=[SPECIAL.sentence(4)],
     needs=NEEDS,
-    mutants=["backward-hooks-of-a-module-looked-up-late", "hooks-between-calls-ignored"],
+    mutants=[
+        "backward-hooks-of-a-module-looked-up-late",
+        "later-backward-hooks-of-a-module-looked-up-late",
+        "hooks-between-calls-ignored",
+    ],
 )
 def test_registered_late(backend: Backend, trace: Trace) -> None:
     """A full backward hook runs only for calls of its module after its registration.
@@ -411,8 +420,12 @@ def test_registered_late(backend: Backend, trace: Trace) -> None:
 
     backend.backward(backend.sum(output))
     trace.expect()
-    backend.backward(backend.sum(backend.call(module, leaf(backend))))
+    output = backend.call(module, leaf(backend))
+    backend.register_full_backward_hook(module, lambda *_: trace.log("another hook"))
+    backend.backward(backend.sum(output))
     trace.expect("hook")
+    backend.backward(backend.sum(backend.call(module, leaf(backend))))
+    trace.expect("hook", "another hook")
 
 
 @rule(

@@ -273,19 +273,33 @@ def test_replaces(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOK.sentence(5)],
     needs=[*NEEDS, Capability.MODULE_BACKWARD_HOOKS],
-    mutants=["backward-pre-hook-ignored", "replacement-of-a-pre-hook-hidden-without-input-gradients"],
+    mutants=[
+        "backward-pre-hook-ignored",
+        "replacement-of-a-pre-hook-hidden-without-input-gradients",
+        "replacement-of-a-pre-hook-seen-for-the-first-output-alone",
+        "replacement-of-a-pre-hook-seen-by-the-first-hook-alone",
+    ],
 )
 def test_replacement_is_seen(backend: Backend, trace: Trace) -> None:
     """A module's full backward hooks get what its backward pre-hook returns as the outputs' gradients."""
     module = weighted(backend)
-    backend.register_full_backward_hook(module, lambda _module, _input, grad_output: trace.log("hook", grad_output))
+    for label in EARLIER:
+        backend.register_full_backward_hook(module, lambda *given, label=label: trace.log(label, given[2]))
     backend.register_full_backward_pre_hook(module, lambda _, grad_output: (grad_output[0] * 10,))
 
     for x in (leaf(backend), backend.tensor([1.0, 2.0])):
         with catch_warnings(action="ignore"):
             backend.backward(backend.sum(backend.call(module, x)))
 
-        trace.expect(("hook", [[10.0, 10.0]]))
+        trace.expect(*((label, [[10.0, 10.0]]) for label in EARLIER))
+
+    module = backend.module({}, lambda _module, x: (x * 2, x * 3, x * 5))
+    backend.register_full_backward_hook(module, lambda _module, _input, grad_output: trace.log("hook", grad_output))
+    backend.register_full_backward_pre_hook(module, lambda _, grad_output: tuple(grad * 10 for grad in grad_output))
+    outputs = backend.call(module, leaf(backend))
+    backend.backward(backend.sum(outputs[0] + outputs[1] * 2 + outputs[2] * 3))
+
+    trace.expect(("hook", [[10.0, 10.0], [20.0, 20.0], [30.0, 30.0]]))
 
 
 @rule(
@@ -293,7 +307,11 @@ def test_replacement_is_seen(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOK.sentence(3)],
     needs=NEEDS,
-    mutants=["backward-pre-hook-of-a-module-returns-tuples-alone"],
+    mutants=[
+        "backward-pre-hook-of-a-module-returns-tuples-alone",
+        "zeros-of-a-backward-pre-hook-ignored-without-a-tuple",
+        "later-backward-pre-hooks-of-a-module-return-tuples-alone",
+    ],
 )
 def test_returns_a_tensor(backend: Backend, trace: Trace) -> None:
     """A backward pre-hook of a module with one output may return a gradient instead of a tuple."""
@@ -303,6 +321,12 @@ def test_returns_a_tensor(backend: Backend, trace: Trace) -> None:
     backend.backward(backend.sum(backend.call(module, x)))
 
     trace.expect_value("x.grad", [30.0, 50.0], backend.grad_of(x))
+
+    for factor, gradient in ((2.0, [60.0, 100.0]), (0.0, [0.0, 0.0])):
+        y = leaf(backend)
+        backend.register_full_backward_pre_hook(module, lambda _, grads, factor=factor: grads[0] * factor)
+        backend.backward(backend.sum(backend.call(module, y)))
+        trace.expect_value("y.grad", gradient, backend.grad_of(y))
 
 
 @rule(
@@ -399,13 +423,20 @@ def test_no_input_requires_grad(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOK.sentence(9)],
     needs=[*NEEDS, Capability.IN_PLACE],
-    mutants=["changes-in-place-around-modules-accepted", "changes-of-later-inputs-in-place-accepted"],
+    mutants=[
+        "changes-in-place-around-modules-accepted",
+        "changes-of-later-inputs-in-place-accepted",
+        "changes-of-an-only-input-accepted-beside-pre-hooks",
+    ],
 )
 def test_in_place(backend: Backend, trace: Trace) -> None:
     """Modifying an input of a module in place is an error if the module has a backward pre-hook."""
-    for at in (0, 1):
+    for count, at in ((1, 0), (2, 0), (2, 1)):
         module = backend.module({}, lambda _module, *given, at=at: backend.mul_(given[at], 2))
         backend.register_full_backward_pre_hook(module, lambda *_: None)
 
+        def forward(x, module=module, count=count):
+            return backend.sum(module(*(x * 1, x * 3)[:count]))
+
         with trace.raises(ErrorKind.MODULE_IN_PLACE):
-            backend.backward(backend.call(lambda x, module=module: backend.sum(module(x * 1, x * 3)), leaf(backend)))
+            backend.backward(backend.call(forward, leaf(backend)))

@@ -130,20 +130,22 @@ def test_given_twice(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[docstring("torch.autograd.backward").sentence(2), HOOK.sentence(6)],
     needs=NEEDS,
-    mutants=["full-backward-hook-overlooks-a-repeated-input"],
+    mutants=["full-backward-hook-overlooks-a-repeated-input", "full-backward-hook-overlooks-a-repeated-non-leaf"],
 )
 def test_given_twice_adds(backend: Backend, trace: Trace) -> None:
     """A tensor that is passed as two inputs of a module with a full backward hook gets the sum of both gradients.
 
     Backward computes the sum of gradients with respect to a leaf, and a hook that returns None changes none of them.
     """
-    x = leaf(backend)
     module = backend.module({}, lambda _module, x, y: x * 2 + y * 3)
     backend.register_full_backward_hook(module, lambda *_: None)
 
-    backend.backward(backend.sum(backend.call(module, x, x)))
+    for label, given, gradient in (("a leaf", lambda x: x, 5.0), ("a non-leaf", lambda x: x * 7, 35.0)):
+        x = leaf(backend)
+        tensor = backend.call(given, x)
+        backend.backward(backend.sum(backend.call(module, tensor, tensor)))
 
-    trace.expect_value("x.grad", [5.0, 5.0], backend.grad_of(x))
+        trace.expect_value(f"x.grad, {label}", [gradient, gradient], backend.grad_of(x))
 
 
 @rule(
