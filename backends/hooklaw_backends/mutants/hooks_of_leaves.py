@@ -1,8 +1,10 @@
 """Mutants of hooks on leaves between passes: freezing a leaf drops some, zero_grad runs some."""
 
 import weakref
+from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 from hooklaw_backends.mutants.base import Hook, Mutant, fresh, overriding
 
@@ -150,3 +152,61 @@ def zero_grad_of_a_module_runs_tensor_hooks() -> str:
 def zero_grad_of_a_module_runs_post_accumulate_hooks() -> str:
     """zero_grad of a module runs the post-accumulate-grad hooks of each parameter whose gradient it resets."""
     return "register_post_accumulate_grad_hook"
+
+
+class _KnowsTheParameters(_KnowsHooks):
+    """A mutant that knows the parameters and submodules of modules."""
+
+    names = fresh(WeakKeyDictionary[Any, list[str]])
+    inside = fresh(WeakKeyDictionary[Any, list[weakref.ref[Any]]])
+
+    def module(self, parameters: Mapping[str, Any], forward: Hook) -> Any:
+        made = super().module(parameters, forward)
+        self.names[made] = list(parameters)
+        return made
+
+    def add_module(self, module: Any, name: str, child: Any) -> None:
+        super().add_module(module, name, child)
+        self.inside.setdefault(module, []).append(weakref.ref(child))
+
+    def parameters_in(self, module: Any) -> list[Any]:
+        """Return the parameters of a module alone."""
+        return [getattr(module, name) for name in self.names.get(module, ())]
+
+    def parameters_below(self, module: Any) -> list[Any]:
+        """Return the parameters of the submodules of a module."""
+        below = [child for reference in self.inside.get(module, ()) if (child := reference()) is not None]
+        return [each for child in below for each in (*self.parameters_in(child), *self.parameters_below(child))]
+
+
+def _dropping_in(
+    which: Callable[[_KnowsTheParameters, Any], list[Any]], *, flag: bool
+) -> Callable[[Hook], type[Mutant]]:
+    """Make a mutant that removes the hooks of some parameters when requires_grad of a module is set to a flag."""
+
+    def make(said: Hook) -> type[Mutant]:
+        @wraps(said)
+        def switch(self: _KnowsTheParameters, old: Hook, module: Any, **options: bool) -> Any:
+            for parameter in which(self, module) if options.get("requires_grad", True) == flag else ():
+                for each in self.on(parameter):
+                    each.dropped.append(None)
+            return old(module, **options)
+
+        return overriding("module_requires_grad_", base=_KnowsTheParameters)(switch)
+
+    return make
+
+
+@_dropping_in(lambda self, module: self.parameters_in(module)[1:], flag=False)
+def freezing_a_module_drops_hooks_of_later_parameters() -> None:
+    """requires_grad_(False) of a module removes the hooks of its own parameters but the first."""
+
+
+@_dropping_in(_KnowsTheParameters.parameters_below, flag=False)
+def freezing_a_module_drops_hooks_of_submodules() -> None:
+    """requires_grad_(False) of a module removes the hooks of the parameters of its submodules."""
+
+
+@_dropping_in(_KnowsTheParameters.parameters_below, flag=True)
+def thawing_a_module_drops_hooks_of_submodules() -> None:
+    """requires_grad_(True) of a module removes the hooks of the parameters of its submodules."""

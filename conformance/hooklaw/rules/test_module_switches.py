@@ -219,7 +219,12 @@ def hooked_parameter(backend: Backend, trace: Trace) -> Any:
     level=Level.MUST,
     sources=[REQUIRES_GRAD.sentence(1), REGISTER_HOOK.sentence(2), POST_ACCUMULATE.sentence(2)],
     needs=[*NEEDS, Capability.TENSOR_HOOKS, Capability.POST_ACCUMULATE],
-    mutants=["freezing-a-module-drops-hooks"],
+    mutants=[
+        "freezing-a-module-drops-hooks",
+        "freezing-a-module-drops-hooks-of-later-parameters",
+        "freezing-a-module-drops-hooks-of-submodules",
+        "thawing-a-module-drops-hooks-of-submodules",
+    ],
 )
 def test_hooks_of_a_thawed_module(backend: Backend, trace: Trace) -> None:
     """The hooks of a module's parameters run once requires_grad_ has frozen the module and thawed it again."""
@@ -229,6 +234,16 @@ def test_hooks_of_a_thawed_module(backend: Backend, trace: Trace) -> None:
             backend.module_requires_grad_(module, requires_grad=flag)
         backend.backward(backend.call(lambda x: backend.sum(module(x)), backend.tensor([2.0])))
         trace.expect(*["tensor hook"] * 2, *["post-accumulate-grad hook"] * 2)
+
+    outer, *_ = modules = nested(backend)
+    for parameter in parameters_of(modules):
+        backend.register_hook(parameter, trace.saw("tensor hook"))
+        backend.register_post_accumulate_grad_hook(parameter, lambda _: trace.log("post-accumulate-grad hook"))
+    for _ in range(2):
+        for flag in (False, True):
+            backend.module_requires_grad_(outer, requires_grad=flag)
+        backend.backward(backend.call(lambda x: backend.sum(outer(x)), backend.tensor([2.0])))
+        trace.expect_in_any_order(*["tensor hook"] * 6, *["post-accumulate-grad hook"] * 6)
 
 
 @rule(
