@@ -270,3 +270,45 @@ def hooks_between_later_calls_stay(self: _BetweenCalls, old: Hook, tensor: Any, 
 def what_hooks_between_calls_return_is_ignored(self: _BetweenCalls, old: Hook, tensor: Any, hook: Hook) -> Any:
     """What a hook returns that is registered on a leaf between two calls does not replace the gradient."""
     return old(tensor, without_result(hook) if self.gap(tensor) else hook)
+
+
+class HooksOnNonLeavesThatAreReturnedIgnored(_InCall):
+    """A hook that a function registers on its argument never runs if this is not a leaf and the function returns it."""
+
+    hooked = fresh(list[tuple[weakref.ref[Any], list[None]]])
+
+    def register_hook(self, tensor: Any, hook: Hook) -> Any:
+        if not self.takes(tensor) or self.is_leaf(tensor):
+            return super().register_hook(tensor, hook)
+        lost: list[None] = []
+        self.hooked.append((weakref.ref(tensor), lost))
+        return super().register_hook(tensor, lambda grad: None if lost else hook(grad))
+
+    def call(self, fn: Hook, *tensors: Any) -> Any:
+        result = super().call(fn, *tensors)
+        returned = result if isinstance(result, tuple) else (result,)
+        for alive, lost in self.hooked:
+            lost += [None for each in returned if each is alive()]
+        self.hooked.clear()
+        return result
+
+
+@overriding("register_post_accumulate_grad_hook", base=_InCall)
+def post_accumulate_handles_of_a_call_remove_nothing_after_it(self: _InCall, old: Hook, leaf: Any, hook: Hook) -> Any:
+    """The handle of a post-accumulate-grad hook on an argument removes it during the call alone."""
+    handle = old(leaf, hook)
+    return Handle(lambda: handle.remove() if self.running else None) if self.takes(leaf) else handle
+
+
+@overriding("register_hook", base=_InCall)
+def handles_on_non_leaves_remove_nothing_after_their_call(self: _InCall, old: Hook, tensor: Any, hook: Hook) -> Any:
+    """The handle of a hook that a function registers on an argument that is no leaf removes it in the call alone."""
+    handle = old(tensor, hook)
+    is_kept = self.takes(tensor) and not self.is_leaf(tensor)
+    return Handle(lambda: handle.remove() if self.running else None) if is_kept else handle
+
+
+@overriding("register_post_accumulate_grad_hook", base=_BetweenCalls)
+def post_accumulate_hooks_between_later_calls_ignored(self: _BetweenCalls, old: Hook, leaf: Any, hook: Hook) -> Any:
+    """A post-accumulate-grad hook that is registered on a leaf after two calls, and before a third, never runs."""
+    return Handle() if self.gap(leaf) == 2 else old(leaf, hook)  # noqa: PLR2004 - two calls

@@ -52,7 +52,7 @@ def test_on_argument(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[REGISTER_HOOK.sentence(2)],
     needs=[*NEEDS, Capability.SEED_GRADIENT],
-    mutants=["hooks-on-arguments-ignored"],
+    mutants=["hooks-on-arguments-ignored", "hooks-on-non-leaves-that-are-returned-ignored"],
 )
 def test_returned(backend: Backend, trace: Trace) -> None:
     """A hook that a function registers on an argument that it returns runs in a backward from this result."""
@@ -61,12 +61,13 @@ def test_returned(backend: Backend, trace: Trace) -> None:
         backend.register_hook(x, trace.saw("hook", lambda grad: grad * 10))
         return x, y * y
 
-    x = leaf(backend)
-    same, _ = backend.call(forward, x, backend.tensor([3.0, 5.0]))
-    backend.backward(same, backend.tensor([1.0, 2.0]))
+    for label, given in (("a leaf", lambda x: x), ("a non-leaf", lambda x: x * 1)):
+        x = leaf(backend)
+        same, _ = backend.call(forward, given(x), backend.tensor([3.0, 5.0]))
+        backend.backward(same, backend.tensor([1.0, 2.0]))
 
-    trace.expect(("hook", [1.0, 2.0]))
-    trace.expect_value("x.grad", [10.0, 20.0], backend.grad_of(x))
+        trace.expect(("hook", [1.0, 2.0]))
+        trace.expect_value(f"x.grad, {label}", [10.0, 20.0], backend.grad_of(x))
 
 
 @rule(
@@ -169,6 +170,7 @@ def test_each_call(backend: Backend, trace: Trace) -> None:
         "hooks-on-arguments-ignored",
         "calls-remove-the-hooks-of-earlier-calls",
         "post-accumulate-handles-made-in-a-call-remove-nothing",
+        "post-accumulate-handles-of-a-call-remove-nothing-after-it",
     ],
 )
 def test_post_accumulate(backend: Backend, trace: Trace) -> None:
@@ -188,6 +190,20 @@ def test_post_accumulate(backend: Backend, trace: Trace) -> None:
 
     seen = [trace.values(label) for label in ("first", "second")]
     trace.expect_value("gradients", [[[3.0, 3.0], *[[6.0, 6.0]] * 2], [[5.0, 5.0], *[[10.0, 10.0]] * 2]], seen)
+    trace.clear()
+
+    handles: list[Any] = []
+
+    def keeps(x):
+        handles.append(backend.register_post_accumulate_grad_hook(x, trace.saw("kept")))
+        return backend.sum(x * 3)
+
+    x = leaf(backend)
+    backend.backward(backend.call(keeps, x))
+    trace.expect("kept")
+    handles.pop().remove()
+    backend.backward(backend.sum(x * 3))
+    trace.expect()
 
 
 @rule(
@@ -271,7 +287,11 @@ def test_handle_returned(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[REGISTER_HOOK.sentence(5)],
     needs=NEEDS,
-    mutants=["handles-made-in-a-call-remove-nothing", "handles-made-in-a-call-remove-the-oldest"],
+    mutants=[
+        "handles-made-in-a-call-remove-nothing",
+        "handles-made-in-a-call-remove-the-oldest",
+        "handles-on-non-leaves-remove-nothing-after-their-call",
+    ],
 )
 def test_handle_kept(backend: Backend, trace: Trace) -> None:
     """A handle that a function leaves in a list of its caller removes the hook registered on the argument."""
@@ -288,6 +308,11 @@ def test_handle_kept(backend: Backend, trace: Trace) -> None:
 
     handles.pop().remove()
     backend.backward(backend.sum(x * 3))
+    trace.expect("stays")
+
+    loss = backend.call(forward, leaf(backend) * 1)
+    handles.pop().remove()
+    backend.backward(loss)
     trace.expect("stays")
 
 

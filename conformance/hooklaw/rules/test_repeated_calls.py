@@ -108,7 +108,7 @@ def test_leaf_between(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[docstring("torch.Tensor.register_post_accumulate_grad_hook").sentence(2, 8)],
     needs=[Capability.POST_ACCUMULATE],
-    mutants=["hooks-between-calls-ignored"],
+    mutants=["hooks-between-calls-ignored", "post-accumulate-hooks-between-later-calls-ignored"],
 )
 def test_post_accumulate_between(backend: Backend, trace: Trace) -> None:
     """A post-accumulate-grad hook registered between two calls runs after the second, and not once removed."""
@@ -130,6 +130,18 @@ def test_post_accumulate_between(backend: Backend, trace: Trace) -> None:
     backend.register_post_accumulate_grad_hook(x, trace.saw("another hook"))
     backend.backward(backend.call(forward, x))
     trace.expect("another hook")
+
+    x, handles = leaf(backend), dict[str, Any]()
+    for label in EARLIER:
+        backend.backward(backend.call(forward, x))
+        trace.expect_in_any_order(*handles)
+        handles[label] = backend.register_post_accumulate_grad_hook(x, trace.saw(label))
+    while handles:
+        backend.backward(backend.call(forward, x))
+        trace.expect_in_any_order(*handles)
+        handles.pop(next(iter(handles))).remove()
+    backend.backward(backend.call(forward, x))
+    trace.expect()
 
 
 @rule(
