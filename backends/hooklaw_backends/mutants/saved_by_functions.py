@@ -1,5 +1,6 @@
 """Mutants that treat what a custom Function saves otherwise than what an operation saves."""
 
+import copy
 import threading
 from collections.abc import Generator
 from contextlib import AbstractContextManager, contextmanager
@@ -263,3 +264,73 @@ class PairEnteredInInferenceModePacks(Mutant):
         if self.kept and self.kept[-1]:
             self.kept[-1](output)
         return output
+
+
+@pairs("saved_tensors_hooks", base=_InFunction)
+def unpack_of_functions_receives_a_copy(self: _InFunction, pack: Hook, unpack: Hook) -> Pair:
+    """unpack gets a copy of what pack returned for a tensor of a custom Function."""
+    return (
+        lambda tensor: (pack(tensor), self.applying),
+        lambda both: unpack(copy.copy(both[0]) if both[1] else both[0]),
+    )
+
+
+@pairs("saved_tensors_hooks", base=_InFunction)
+def unpack_exception_wrapped_in_functions(self: _InFunction, pack: Hook, unpack: Hook) -> Pair:
+    """An exception in unpack becomes a RuntimeError if a custom Function reads the tensor."""
+
+    def read(both: Any) -> Any:
+        try:
+            return unpack(both[0])
+        except Exception as error:
+            if both[1]:
+                raise RuntimeError(str(error)) from error
+            raise
+
+    return lambda tensor: (pack(tensor), self.applying), read
+
+
+class FunctionsPackInInferenceMode(_PacksUnrecorded):
+    """What a custom Function saves is packed in inference mode, too."""
+
+    inferring = 0
+
+    @contextmanager
+    def inference_mode(self, *given: Any, **how: Any) -> Generator[None]:
+        self.inferring += 1
+        try:
+            with super().inference_mode(*given, **how):
+                yield
+        finally:
+            self.inferring -= 1
+
+    def packs(self, inputs: tuple[Any, ...]) -> bool:
+        return bool(self.inferring)
+
+
+class FunctionsReadDetachedTensorsUnderHooks(Mutant):
+    """What a custom Function saved under hooks is read detached."""
+
+    open_pairs = 0
+
+    @contextmanager
+    def saved_tensors_hooks(self, pack: Hook, unpack: Hook) -> Generator[None]:
+        with super().saved_tensors_hooks(pack, unpack):
+            self.open_pairs += 1
+            try:
+                yield
+            finally:
+                self.open_pairs -= 1
+
+    def custom_function(self, forward: Hook, backward: Hook, **options: bool) -> Hook:
+        def saving(ctx: Any, *inputs: Any) -> Any:
+            ctx.under_hooks = self.open_pairs > 0
+            return forward(ctx, *inputs)
+
+        def reading(ctx: Any, *grads: Any) -> Any:
+            if not ctx.under_hooks:
+                return backward(ctx, *grads)
+            read = lambda: tuple(each if each is None else self.detach(each) for each in ctx.saved_tensors)  # noqa: E731
+            return backward(Context(ctx, saved_tensors=read), *grads)
+
+        return super().custom_function(saving, reading, **options)

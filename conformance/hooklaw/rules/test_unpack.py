@@ -1,8 +1,11 @@
 """Unpack hooks: when they run, in which grad mode, and their argument."""
 
+from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 from hooklaw import Backend, Basis, Capability, Level, Trace, docstring, notes, observed, rule
+from hooklaw.rules.lifetimes import kinds_of_node
 
 HOOKS = docstring("torch.autograd.graph.saved_tensors_hooks")
 SECTION = notes("autograd", "hooks-for-saved-tensors")
@@ -106,6 +109,23 @@ def test_when_custom_function_reads(backend: Backend, trace: Trace) -> None:
 )
 def test_argument(backend: Backend, trace: Trace) -> None:
     """An unpack hook gets one argument: the same object that the pack hook returned."""
+    unpacks_the_same_object(backend, trace, backend.exp)
+
+
+@rule(
+    "saved-tensor.unpack.arg.custom-function",
+    level=Level.MUST,
+    sources=[SECTION.sentence(3), HOOKS.sentence(6)],
+    needs=[Capability.SAVED_TENSOR_HOOKS, Capability.CUSTOM_FUNCTION],
+    mutants=["unpack-of-functions-receives-a-copy"],
+)
+def test_argument_of_custom_function(backend: Backend, trace: Trace) -> None:
+    """For a custom Function's tensor too, an unpack hook gets one argument: the object that the pack hook returned."""
+    unpacks_the_same_object(backend, trace, kinds_of_node(backend)["custom Function"])
+
+
+def unpacks_the_same_object(backend: Backend, trace: Trace, operation: Callable[[Any], Any]) -> None:
+    """Expect unpack to get the very object that pack returned for what an operation saves."""
 
     def run(packed_as, read):
         packed = []
@@ -120,7 +140,7 @@ def test_argument(backend: Backend, trace: Trace) -> None:
 
         def forward(x):
             with backend.saved_tensors_hooks(pack, unpack):
-                y = backend.exp(backend.exp(x))
+                y = operation(operation(x))
             return backend.sum(y)
 
         backend.backward(backend.call(forward, backend.tensor([0.0], requires_grad=True)))
@@ -205,7 +225,7 @@ def test_grad_mode(backend: Backend, trace: Trace) -> None:
     level=Level.SHOULD,
     basis=Basis.OBSERVED,
     sources=[observed("an exception raised by unpack comes out of backward")],
-    needs=[Capability.SAVED_TENSOR_HOOKS],
+    needs=[Capability.SAVED_TENSOR_HOOKS, Capability.CUSTOM_FUNCTION],
     mutants=[
         "pair-exception-wrapped",
         "pair-exception-swallowed",
@@ -214,12 +234,13 @@ def test_grad_mode(backend: Backend, trace: Trace) -> None:
         "exceptions-of-unpack-after-its-first-call-swallowed",
         "pair-exception-made-anew-from-its-message",
         "exceptions-of-pairs-copied",
+        "unpack-exception-wrapped-in-functions",
     ],
 )
 def test_exception(backend: Backend, trace: Trace) -> None:
     """An exception raised by an unpack hook reaches the caller of the backward that needs the tensor, unchanged."""
 
-    def fails_after(right):
+    def fails_after(right, operation):
         unpacked = []
 
         def unpack(packed):
@@ -230,13 +251,14 @@ def test_exception(backend: Backend, trace: Trace) -> None:
 
         def forward(x):
             with backend.saved_tensors_hooks(backend.detach, unpack):
-                y = backend.exp(backend.exp(backend.exp(x)))
+                y = operation(operation(operation(x)))
             return backend.sum(y)
 
         return backend.call(forward, backend.tensor([0.0], requires_grad=True))
 
-    for right in range(3):
-        loss, has = fails_after(right), list[Any]()
+    kinds = (backend.exp, kinds_of_node(backend)["custom Function"])
+    for right, operation in product(range(3), kinds):
+        loss, has = fails_after(right, operation), list[Any]()
         with trace.raises_type(UnpackError, "from the hook"):
             try:
                 backend.backward(loss)

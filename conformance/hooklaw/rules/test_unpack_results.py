@@ -168,6 +168,45 @@ def test_metadata_restored(backend: Backend, trace: Trace) -> None:
 
 
 @rule(
+    "saved-tensor.unpack.metadata-restored.custom-function",
+    level=Level.MUST,
+    sources=[SECTION.sentence(5), DEFAULT_HOOKS.sentence(7)],
+    needs=[
+        Capability.SAVED_TENSOR_HOOKS,
+        Capability.AUTOGRAD_GRAD,
+        Capability.CREATE_GRAPH,
+        Capability.CUSTOM_FUNCTION,
+    ],
+    mutants=["functions-read-detached-tensors-under-hooks"],
+)
+def test_metadata_restored_in_custom_function(backend: Backend, trace: Trace) -> None:
+    """An unpack hook's result takes the place of a custom Function's saved tensor in the graph, even if detached."""
+
+    def save(ctx, x):
+        y = x * x
+        ctx.save_for_backward(x, y)
+        return y
+
+    def read(ctx, grad):
+        x, y = ctx.saved_tensors
+        return grad * y * 2 + grad * x * 4
+
+    function = backend.custom_function(save, read)
+
+    def forward(x):
+        with backend.saved_tensors_hooks(backend.detach, lambda packed: packed):
+            y = function(x)
+        return backend.sum(y + x * x * x)
+
+    x = backend.tensor([2.0], requires_grad=True)
+    (first,) = backend.grad(backend.call(forward, x), [x], create_graph=True)
+    trace.expect_value("first derivative", [28.0], first)
+
+    (second,) = backend.grad(backend.sum(first), [x])
+    trace.expect_value("second derivative", [48.0], second)
+
+
+@rule(
     "saved-tensor.unpack.leaf-metadata",
     level=Level.MUST,
     sources=[SECTION.sentence(5)],

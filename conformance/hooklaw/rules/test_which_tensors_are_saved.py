@@ -222,6 +222,18 @@ def test_nothing_saved_in_inference_mode(backend: Backend, trace: Trace) -> None
 
 
 @rule(
+    "saved-tensor.which.none.inference-mode.custom-function",
+    level=Level.MUST,
+    sources=[notes("autograd", "inference-mode").sentence(2)],
+    needs=[Capability.SAVED_TENSOR_HOOKS, Capability.INFERENCE_MODE, Capability.CUSTOM_FUNCTION],
+    mutants=["functions-pack-in-inference-mode"],
+)
+def test_function_saves_nothing_in_inference_mode(backend: Backend, trace: Trace) -> None:
+    """In inference mode custom Functions are not recorded, so they save nothing."""
+    expect_nothing_saved(backend, trace, kinds_of_node(backend)["custom Function"], backend.inference_mode)
+
+
+@rule(
     "saved-tensor.which.custom-function",
     level=Level.MUST,
     sources=[HOOKS.sentence(3), SAVE_FOR_BACKWARD.sentence(3), notes("extending", "how-to-use").sentence(32)],
