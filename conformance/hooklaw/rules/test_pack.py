@@ -334,12 +334,15 @@ def test_no_grad(backend: Backend, trace: Trace) -> None:
     "saved-tensor.pack.ops-not-recursive",
     level=Level.SHOULD,
     basis=Basis.OBSERVED,
-    sources=[observed("what pack and unpack compute is not itself packed")],
+    sources=[observed("what pack computes, and unpack in a backward that creates no graph, is not itself packed")],
     needs=[Capability.SAVED_TENSOR_HOOKS],
     mutants=["pack-runs-with-grad"],
 )
 def test_not_recursive(backend: Backend, trace: Trace) -> None:
-    """Operations inside pack and unpack hooks are not packed or unpacked by these hooks, even inside the context."""
+    """Operations inside pack, or inside unpack in a backward, are not packed by the same hooks inside their context.
+
+    Both run with grad mode off there, so nothing is recorded. With create_graph what unpack computes may be recorded.
+    """
     factor = backend.tensor([2.0], requires_grad=True)
 
     def multiply(tensor):
