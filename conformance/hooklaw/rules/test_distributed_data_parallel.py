@@ -4,7 +4,7 @@ from contextlib import nullcontext
 from typing import Any
 
 from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, notes, observed, rule
-from hooklaw.rules.ranks import RANKS, mean, number, own_input, run, two_weights, weighted
+from hooklaw.rules.ranks import FOUR_RANKS, RANKS, mean, number, own_input, run, two_weights, weighted
 
 DDP = docstring("torch.nn.parallel.DistributedDataParallel")
 NO_SYNC = docstring("torch.nn.parallel.DistributedDataParallel.no_sync")
@@ -182,7 +182,7 @@ def test_no_autograd_grad(backend: Backend, trace: Trace) -> None:
         "ddp-leaves-integer-buffers-as-they-are",
         "ddp-leaves-buffers-of-floating-point-numbers-as-they-are",
     ],
-    processes=RANKS,
+    processes=FOUR_RANKS,
 )
 def test_parameters_broadcast(backend: Backend, trace: Trace) -> None:
     """When a module is distributed, its parameters and buffers become those of rank 0 in all ranks."""
@@ -244,7 +244,7 @@ def test_parameters_never_broadcast(backend: Backend, trace: Trace) -> None:
         "ddp-broadcasts-the-buffers-of-its-first-pass",
         "ddp-broadcasts-no-integer-buffers",
     ],
-    processes=RANKS,
+    processes=FOUR_RANKS,
 )
 def test_buffers_broadcast(backend: Backend, trace: Trace) -> None:
     """Before each forward of a distributed module its buffers become those of rank 0 in all ranks."""

@@ -87,6 +87,7 @@ def _in_rank(number: int) -> Situation:
 
 ALWAYS = Situation("", "", lambda *_: True)
 RANK_0, RANK_1 = _in_rank(0), _in_rank(1)
+LATER_RANKS = Situation("in-later-ranks", "in rank 2 and later ones", lambda *_: distributed.get_rank() >= SECOND)
 SECOND_MODULE = Situation(
     "second-module", "for the second distributed module and later ones", lambda _, its: its.number >= SECOND
 )
