@@ -34,12 +34,17 @@ class AllReduceHookError(Exception):
     level=Level.MUST,
     sources=[FULLY_SHARD.sentence(2, 6, 56)],
     needs=NEEDS,
-    mutants=["fully-shard-does-nothing", "fully-shard-shards-one-parameter"],
+    mutants=[
+        "fully-shard-does-nothing",
+        "fully-shard-shards-one-parameter",
+        "fully-shard-shards-the-last-dimension",
+    ],
     processes=RANKS,
 )
 def test_shards(backend: Backend, trace: Trace) -> None:
     """Sharding a module changes it in place: each rank has its own part of the rows of each parameter."""
-    given = {"weight": VALUES, "other": [10 * value for value in VALUES], "uneven": [*VALUES, 6.0]}
+    matrix = [[value, 10 * value] for value in VALUES]
+    given = {"weight": VALUES, "matrix": matrix, "uneven": [*VALUES, 6.0], "other": [10 * value for value in VALUES]}
     for _ in range(2):
         module = backend.module({name: backend.tensor(values) for name, values in given.items()}, lambda _, x: x)
         backend.fully_shard(module)
@@ -48,7 +53,7 @@ def test_shards(backend: Backend, trace: Trace) -> None:
             parameter = getattr(module, name)
             trace.expect_value(f"{name} is sharded", True, backend.is_sharded(parameter))  # noqa: FBT003
             trace.expect_value(f"all parts of {name}", values, whole(backend, parameter))
-        for name in ("weight", "other"):
+        for name in ("weight", "matrix", "other"):
             own = own_part(backend, given[name])
             trace.expect_value(f"the rank's part of {name}", own, part(backend, getattr(module, name)))
 

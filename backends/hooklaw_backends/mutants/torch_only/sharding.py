@@ -170,6 +170,13 @@ def fully_shard_sums(module: Any) -> None:
 
 
 @overriding("fully_shard")
+def fully_shard_shards_the_last_dimension(self: Mutant, old: Hook, module: Any, **options: Any) -> Any:
+    """Each rank has its own part of the columns of a fully sharded parameter of two dimensions."""
+    shard = import_module("torch.distributed.tensor").Shard
+    return old(module, shard_placement_fn=lambda parameter: shard(parameter.dim() - 1), **options)
+
+
+@overriding("fully_shard")
 def fully_shard_gathers_all_groups(self: Mutant, old: Hook, module: Any, **options: Any) -> Any:
     """The hooks of a fully sharded module make the parameters of all its sharded submodules whole."""
     return _gathering_submodules(old(module, **options), after=0)
