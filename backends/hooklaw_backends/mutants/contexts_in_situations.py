@@ -101,7 +101,7 @@ TABLE = {
     ),
     "recomputation-context-lost": (
         "the second context of a checkpoint {} is not entered",
-        tuple(name for name in IN_BACKWARD if name not in {"made-in-no-grad", "third-call"}),
+        tuple(name for name in IN_BACKWARD if name != "made-in-no-grad"),
         partial(_not_entered, 1),
         CHAPTERS,
     ),

@@ -1,5 +1,6 @@
 """Mutants of a checkpoint that takes part in too little, or is recomputed in another way than it was told."""
 
+import weakref
 from contextlib import nullcontext
 from typing import Any
 
@@ -358,3 +359,65 @@ class CheckpointsEndWithTheNextAutogradGrad(Mutant):
         found = super().grad(*given, **how)
         self.ended += not (how.get("retain_graph") or how.get("create_graph"))
         return found
+
+
+class _Later:
+    """A context that is another one, which is chosen when it is entered; or that swallows the error of leaving it."""
+
+    def __init__(self, choose: Hook, *, swallows: bool = False) -> None:
+        self.choose, self.swallows, self.entered = choose, swallows, list[Any]()
+
+    def __enter__(self) -> Any:
+        self.entered.append(self.choose())
+        return self.entered[-1].__enter__()
+
+    def __exit__(self, *error: object) -> Any:
+        try:
+            return self.entered.pop().__exit__(*error)
+        except Exception:
+            if not self.swallows:
+                raise
+            return None
+
+
+class CheckpointsSideBySideAreRecomputedInTheLatestContext(Mutant):
+    """A checkpoint is recomputed in the second context of the latest one, if it is not inside another."""
+
+    regions = 0
+    latest: Any = staticmethod(lambda: None)
+
+    def checkpoint(self, fn: Hook, *inputs: Any, **how: Any) -> Any:
+        context_fn: Any = how.get("context_fn")
+
+        def region(*given: Any, **keywords: Any) -> Any:
+            self.regions += 1
+            try:
+                return fn(*given, **keywords)
+            finally:
+                self.regions -= 1
+
+        def contexts() -> Any:
+            first, second = context_fn()
+            if self.regions:
+                return first, second
+            self.latest = weakref.ref(second)
+            return first, _Later(lambda: self.latest() or second)
+
+        return super().checkpoint(region, *inputs, **(how if context_fn is None else how | {"context_fn": contexts}))
+
+
+def _context(old: Hook, *given: Any, made: Hook, **how: Any) -> Any:
+    context_fn: Any = how.get("context_fn")
+    return old(*given, **(how if context_fn is None else how | {"context_fn": lambda: made(*context_fn())}))
+
+
+@overriding("checkpoint")
+def error_of_leaving_the_first_context_swallowed(_self: Mutant, old: Hook, *given: Any, **how: Any) -> Any:
+    """An error that the first context of a checkpoint raises when it is left is swallowed."""
+    return _context(old, *given, made=lambda one, two: (_Later(lambda: one, swallows=True), two), **how)
+
+
+@overriding("checkpoint")
+def error_of_leaving_the_second_context_swallowed(_self: Mutant, old: Hook, *given: Any, **how: Any) -> Any:
+    """An error that the second context of a checkpoint raises when it is left is swallowed."""
+    return _context(old, *given, made=lambda one, two: (one, _Later(lambda: two, swallows=True)), **how)

@@ -1,147 +1,12 @@
-"""Checkpoints of both kinds: their gradients, what they take part in, and what is an error."""
+"""Checkpoints of both kinds: what has gradients, what they take part in, and what is an error."""
 
 import weakref
 from itertools import product
 from typing import Any
-from warnings import catch_warnings
 
 from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, observed, rule
 from hooklaw.rules.checkpoints import CHECKPOINT, KINDS, NEEDS, leaf, region
 from hooklaw.rules.hooks import NUMBERS, OTHERS
-
-
-@rule(
-    "checkpoint.nonreentrant.grads",
-    level=Level.MUST,
-    sources=[CHECKPOINT.sentence(20, 40)],
-    needs=[*NEEDS, Capability.AUTOGRAD_GRAD, Capability.BACKWARD_INPUTS],
-    mutants=[
-        "checkpoint-use-reentrant-always-true",
-        "checkpoint-cut-off-in-double-backward",
-        "captured-leaf-alone-has-no-gradient",
-        "checkpoints-of-one-function-use-the-last-inputs",
-        "backward-through-a-checkpoint-reaches-its-first-input-alone",
-        "autograd-grad-through-a-checkpoint-starts-at-its-first-output-alone",
-        "backward-input-that-is-checkpoint-lost",
-    ],
-)
-def test_every_kind_of_backward(backend: Backend, trace: Trace) -> None:
-    """A non-reentrant checkpoint has the right gradients in autograd.grad and in a backward with inputs too."""
-    x, weight = leaf(backend), leaf(backend, 3.0, 5.0)
-
-    def fn(x):
-        return x * x * weight
-
-    def forward(x):
-        first, second = (backend.checkpoint(fn, value, use_reentrant=False) for value in (x, x * 2))
-        return backend.sum(first + second)
-
-    for inputs, expected in (([x, weight], [[30.0, 100.0], [5.0, 20.0]]), ([weight], [[5.0, 20.0]])):
-        grads = backend.grad(backend.call(forward, x), inputs)
-        trace.expect_value(f"autograd.grad, {len(inputs)} inputs", expected, grads)
-    grads = backend.grad([backend.call(forward, x), backend.call(forward, x)], [x, weight])
-    trace.expect_value("autograd.grad, 2 outputs", [[60.0, 200.0], [10.0, 40.0]], grads)
-    for inputs, expected in (
-        ([x], [[30.0, 100.0], None]),
-        ([weight], [[30.0, 100.0], [5.0, 20.0]]),
-        ([x, weight], [[60.0, 200.0], [10.0, 40.0]]),
-        (None, [[90.0, 300.0], [15.0, 60.0]]),
-    ):
-        backend.backward(backend.call(forward, x), inputs=inputs)
-        gradients = [backend.grad_of(x), backend.grad_of(weight)]
-        trace.expect_value(f"gradients after {expected[0]}", expected, gradients)
-
-    one, other = (
-        backend.call(lambda x: backend.checkpoint(lambda x: x * x, x, use_reentrant=False), x) for _ in range(2)
-    )
-    loss = backend.call(lambda y: backend.sum(y * 3), one)
-    trace.expect_value("gradient of an output", [3.0, 3.0], backend.grad(loss, [one])[0])
-    backend.backward(backend.call(lambda y: backend.sum(y * 5), other), inputs=[other])
-    trace.expect_value("output.grad", [5.0, 5.0], backend.grad_of(other))
-
-
-@rule(
-    "checkpoint.nonreentrant.create-graph",
-    level=Level.MUST,
-    sources=[CHECKPOINT.sentence(20)],
-    needs=[*NEEDS, Capability.AUTOGRAD_GRAD, Capability.CREATE_GRAPH],
-    mutants=[
-        "checkpoint-use-reentrant-always-true",
-        "checkpoint-cut-off-in-double-backward",
-        "gradients-that-reach-a-checkpoint-are-constants",
-        "captured-leaf-lost-in-double-backward",
-    ],
-)
-def test_create_graph(backend: Backend, trace: Trace) -> None:
-    """A gradient through a non-reentrant checkpoint can itself be differentiated."""
-    x, weight = leaf(backend), leaf(backend, 3.0, 5.0)
-
-    def forward(x):
-        return backend.sum(backend.checkpoint(lambda x: x * x * x * weight, x, use_reentrant=False) * x)
-
-    (first,) = backend.grad(backend.call(forward, x), [x], create_graph=True)
-    trace.expect_value("first derivative", [12.0, 160.0], first)
-    second = backend.grad(backend.sum(first), [x, weight])
-    trace.expect_value("second derivatives", [[36.0, 240.0], [4.0, 32.0]], second)
-
-
-@rule(
-    "checkpoint.nonreentrant.backward-create-graph",
-    level=Level.MUST,
-    sources=[CHECKPOINT.sentence(20)],
-    needs=[*NEEDS, Capability.AUTOGRAD_GRAD, Capability.BACKWARD_CREATE_GRAPH],
-    mutants=["backward-with-a-checkpoint-accumulates-constants"],
-)
-def test_backward_create_graph(backend: Backend, trace: Trace) -> None:
-    """What a backward that creates a graph accumulates through a non-reentrant checkpoint can be differentiated."""
-    x, weight = leaf(backend), leaf(backend, 3.0, 5.0)
-    forward = region(backend, lambda x: x * x * x * weight, use_reentrant=False)
-
-    with catch_warnings(action="ignore"):  # torch warns of the cycle
-        backend.backward(backend.call(forward, x), create_graph=True)
-    first = backend.grad_of(x)
-    trace.expect_value("x.grad", [9.0, 60.0], first)
-    trace.expect_value("x.grad requires grad", True, backend.requires_grad(first))  # noqa: FBT003
-    second = backend.grad(backend.sum(first), [x, weight])
-    trace.expect_value("second derivatives", [[18.0, 60.0], [3.0, 12.0]], second)
-
-
-@rule(
-    "checkpoint.nonreentrant.roots",
-    level=Level.MUST,
-    sources=[CHECKPOINT.sentence(20)],
-    needs=[*NEEDS, Capability.SEVERAL_ROOTS, Capability.GRADIENT_EDGES, Capability.EDGE_ROOTS],
-    mutants=[
-        "backward-of-several-roots-starts-at-the-first-checkpoint-alone",
-        "backward-from-an-edge-does-not-reach-through-checkpoints",
-    ],
-)
-def test_roots(backend: Backend, trace: Trace) -> None:
-    """A non-reentrant checkpoint has the right gradients in a backward from several roots, and from a gradient edge."""
-    x = leaf(backend)
-    forward = region(backend, lambda x: x * x * x, use_reentrant=False)
-
-    backend.backward_from_all([backend.call(forward, x), backend.call(forward, x)])
-    trace.expect_value("x.grad, two roots", [6.0, 24.0], backend.grad_of(x))
-    edge = backend.get_gradient_edge(backend.call(forward, x))
-    backend.backward_from_edge(edge, backend.tensor(1.0))
-    trace.expect_value("x.grad, and an edge", [9.0, 36.0], backend.grad_of(x))
-
-
-@rule(
-    "checkpoint.nonreentrant.batched",
-    level=Level.MUST,
-    sources=[CHECKPOINT.sentence(20)],
-    needs=[*NEEDS, Capability.AUTOGRAD_GRAD, Capability.SEED_GRADIENT, Capability.BATCHED_GRADIENTS],
-    mutants=["batches-do-not-reach-through-checkpoints"],
-)
-def test_batched(backend: Backend, trace: Trace) -> None:
-    """A non-reentrant checkpoint has the right gradients in an autograd.grad with is_grads_batched=True."""
-    x = leaf(backend)
-    y = backend.call(lambda x: backend.checkpoint(lambda x: x * x * x, x, use_reentrant=False), x)
-    (grad,) = backend.grad(y, [x], backend.tensor([[1.0, 0.0], [0.0, 1.0], [10.0, 1.0]]), is_grads_batched=True)
-
-    trace.expect_value("gradients", [[3.0, 0.0], [0.0, 12.0], [30.0, 12.0]], grad)
 
 
 @rule(
@@ -218,18 +83,24 @@ def test_kind_required(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[CHECKPOINT.sentence(5), docstring("torch.Tensor.backward").sentence(5, 14)],
     needs=[*NEEDS, Capability.RETAIN_GRAPH],
-    mutants=["checkpoint-recomputed-only-once", "later-inputs-of-a-checkpoint-recomputed-only-once"],
+    mutants=[
+        "checkpoint-recomputed-only-once",
+        "later-inputs-of-a-checkpoint-recomputed-only-once",
+        "retained-reentrant-checkpoint-reaches-captured-leaves-once",
+    ],
 )
 def test_retain_graph(backend: Backend, trace: Trace) -> None:
     """Each backward through a retained checkpoint, reentrant or not, adds the right gradient."""
     for kind, use_reentrant in KINDS.items():
-        x, y = leaf(backend), leaf(backend, 3.0, 5.0)
-        loss = backend.call(region(backend, lambda x, y: x * x * x * y, use_reentrant=use_reentrant), x, y)
+        x, y, weight = leaf(backend), leaf(backend, 3.0, 5.0), leaf(backend, 1.0, 1.0)
+        forward = region(backend, lambda x, y, w=weight: x * x * x * y * w, use_reentrant=use_reentrant)
+        loss = backend.call(forward, x, y)
         for retain_graph in (True, True, False):
             backend.backward(loss, retain_graph=retain_graph)
 
         trace.expect_value(f"x.grad, {kind}", [27.0, 180.0], backend.grad_of(x))
         trace.expect_value(f"y.grad, {kind}", [3.0, 24.0], backend.grad_of(y))
+        trace.expect_value(f"gradient of a captured leaf, {kind}", [9.0, 120.0], backend.grad_of(weight))
 
 
 @rule(
@@ -286,7 +157,12 @@ def test_several(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[CHECKPOINT.sentence(6)],
     needs=NEEDS,
-    mutants=["inner-checkpoint-detached", "checkpoint-inside-two-detached", "second-checkpoint-inside-detached"],
+    mutants=[
+        "inner-checkpoint-detached",
+        "checkpoint-inside-two-detached",
+        "second-checkpoint-inside-detached",
+        "leaves-captured-in-an-inner-checkpoint-have-no-gradient",
+    ],
 )
 def test_nested(backend: Backend, trace: Trace) -> None:
     """A checkpoint inside another of the same kind has the right gradients.
@@ -294,17 +170,19 @@ def test_nested(backend: Backend, trace: Trace) -> None:
     Checkpointing can be applied to any part of a model, so also to a part that has a checkpoint inside.
     """
     for kind, use_reentrant in KINDS.items():
+        weight = leaf(backend, 1.0, 1.0)
 
         def inside(fn, x, use_reentrant=use_reentrant):
             return backend.checkpoint(fn, x, use_reentrant=use_reentrant)
 
-        def fn(x, inside=inside):
-            return inside(lambda x: inside(lambda x: x * x, x) * inside(lambda x: x * x, x), x) * x
+        def fn(x, inside=inside, weight=weight):
+            return inside(lambda x: inside(lambda x: x * x, x) * inside(lambda x: x * x * weight, x), x) * x
 
         x = leaf(backend)
         backend.backward(backend.call(region(backend, fn, use_reentrant=use_reentrant), x))
 
         trace.expect_value(f"x.grad, {kind}", [5.0, 80.0], backend.grad_of(x))
+        trace.expect_value(f"gradient of a captured leaf, {kind}", [1.0, 32.0], backend.grad_of(weight))
 
 
 @rule(
@@ -339,16 +217,25 @@ def test_not_kept_alive(backend: Backend, trace: Trace) -> None:
         "checkpoint-needs-an-input-that-requires-grad",
         "checkpoint-use-reentrant-always-true",
         "checkpoint-without-inputs-has-no-gradient",
+        "checkpoint-of-several-constants-has-no-gradient",
+        "checkpoint-of-numbers-has-no-gradient",
     ],
 )
 def test_no_input_requires_grad(backend: Backend, trace: Trace) -> None:
     """A non-reentrant checkpoint has gradients for captured leaves even if none of its inputs requires grad."""
-    weight, constant = leaf(backend, 3.0, 5.0), backend.tensor([1.0, 2.0])
+    weight, scale, constant = leaf(backend, 3.0, 5.0), leaf(backend, 1.0, 1.0), backend.tensor([1.0, 2.0])
 
-    backend.backward(backend.call(region(backend, lambda x: x * x * weight, use_reentrant=False), constant))
-    trace.expect_value("weight.grad", [1.0, 4.0], backend.grad_of(weight))
-    backend.backward(backend.call(region(backend, lambda: constant * constant * weight, use_reentrant=False)))
-    trace.expect_value("weight.grad, without inputs", [2.0, 8.0], backend.grad_of(weight))
+    def fn(*given: Any) -> Any:
+        return weight * scale * (given or [constant])[0]
+
+    for inputs, expected in (
+        ([constant], [[1.0, 2.0], [3.0, 10.0]]),
+        ([constant, constant], [[2.0, 4.0], [6.0, 20.0]]),
+        ([2.0], [[4.0, 6.0], [12.0, 30.0]]),
+        ([], [[5.0, 8.0], [15.0, 40.0]]),
+    ):
+        backend.backward(backend.call(lambda given=inputs: region(backend, fn, use_reentrant=False)(*given)))
+        trace.expect_value(f"gradients, {len(inputs)} inputs", expected, [*map(backend.grad_of, (weight, scale))])
 
 
 @rule(
@@ -356,16 +243,20 @@ def test_no_input_requires_grad(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[CHECKPOINT.sentence(21, 22)],
     needs=NEEDS,
-    mutants=["checkpoint-use-reentrant-always-false", "reentrant-checkpoint-of-several-constants-is-recorded"],
+    mutants=[
+        "checkpoint-use-reentrant-always-false",
+        "reentrant-checkpoint-of-several-constants-is-recorded",
+        "reentrant-checkpoint-without-inputs-is-recorded",
+    ],
 )
 def test_reentrant_needs_an_input(backend: Backend, trace: Trace) -> None:
     """A reentrant checkpoint none of whose inputs requires grad has no gradients: its output does not require grad."""
     weight = leaf(backend, 3.0, 5.0)
 
     def forward(*inputs: Any) -> Any:
-        return backend.checkpoint(lambda x, *_: x * weight, *inputs, use_reentrant=True)
+        return backend.checkpoint(lambda *given: sum(given, weight * 2), *inputs, use_reentrant=True)
 
-    for count in (1, 2):
+    for count in range(3):
         y = backend.call(forward, *[backend.tensor([1.0, 2.0]) for _ in range(count)])
 
         trace.expect_value("output requires grad", expected=False, observed=backend.requires_grad(y))
@@ -379,6 +270,11 @@ def test_reentrant_needs_an_input(backend: Backend, trace: Trace) -> None:
     mutants=[
         "checkpoint-overlooks-tensors-in-lists",
         "checkpoint-overlooks-tensors-in-lists-by-keyword",
+        "checkpoint-overlooks-tensors-in-a-list-given",
+        "checkpoint-overlooks-tensors-in-a-dict-given",
+        "checkpoint-overlooks-tensors-in-a-dict-by-keyword",
+        "checkpoint-returns-lists-of-constants",
+        "checkpoint-returns-dicts-of-constants",
         "checkpoint-use-reentrant-always-true",
     ],
 )
@@ -407,6 +303,24 @@ def test_nested_structures(backend: Backend, trace: Trace) -> None:
     by_keyword = region(backend, lambda *, pair: pair[0] * pair[1], use_reentrant=False, pair=[a, b])
     backend.backward(backend.call(by_keyword))
     trace.expect_value("by keyword", [[8.0, 14.0], [2.0, 4.0]], [backend.grad_of(a), backend.grad_of(b)])
+
+    def listed(a, b):
+        first, second = backend.checkpoint(lambda pair: [pair[0] * pair[1], pair[0]], [a, b], use_reentrant=False)
+        return backend.sum(first * second)
+
+    def named(a, b):
+        outputs = backend.checkpoint(
+            lambda one, *, more: {"one": one["a"] * one["b"], "more": more["a"]},
+            {"a": a, "b": b},
+            use_reentrant=False,
+            more={"a": a},
+        )
+        return backend.sum(outputs["one"] * outputs["more"])
+
+    for label, forward in (("list", listed), ("dict", named)):
+        a, b = leaf(backend), leaf(backend, 3.0, 5.0)
+        backend.backward(backend.call(forward, a, b))
+        trace.expect_value(label, [[6.0, 20.0], [1.0, 4.0]], [backend.grad_of(a), backend.grad_of(b)])
 
 
 @rule(
@@ -531,24 +445,31 @@ def test_not_recorded(backend: Backend, trace: Trace) -> None:
         "checkpoint-use-reentrant-always-true",
         "checkpoint-with-a-detached-output-keeps-the-first",
         "checkpoint-with-a-detached-output-keeps-the-last",
+        "checkpoint-requires-grad-as-its-first-output-does",
+        "checkpoint-requires-grad-as-its-last-output-does",
+        "only-output-of-a-checkpoint-requires-grad",
     ],
 )
 def test_detached(backend: Backend, trace: Trace) -> None:
     """A detached output of a non-reentrant checkpoint does not require grad, and the others have their gradients."""
+    functions = (
+        lambda x: (backend.detach(x * 3), x * x, x * x * x),
+        lambda x: (x * x, backend.detach(x * 3), x * x * x),
+        lambda x: (x * x, x * x * x, backend.detach(x * 3)),
+    )
+    for place, fn in enumerate(functions):
+        x = leaf(backend)
+        outputs = [*backend.call(lambda x, fn=fn: backend.checkpoint(fn, x, use_reentrant=False), x)]
+        detached = outputs.pop(place)
+        trace.expect_value("requires grad", expected=False, observed=backend.requires_grad(detached))
+        backend.backward(backend.sum(outputs[0] * detached + outputs[1]))
 
-    def fn(x):
-        return x * x, backend.detach(x * 3), x * x * x
+        trace.expect_value("x.grad", [9.0, 36.0], backend.grad_of(x))
 
-    def forward(x):
-        squared, detached, cubed = backend.checkpoint(fn, x, use_reentrant=False)
-        return backend.sum(squared * detached + cubed), detached
-
-    x = leaf(backend)
-    loss, detached = backend.call(forward, x)
-    trace.expect_value("requires grad", expected=False, observed=backend.requires_grad(detached))
-    backend.backward(loss)
-
-    trace.expect_value("x.grad", [9.0, 36.0], backend.grad_of(x))
+    detached = backend.call(
+        lambda x: backend.checkpoint(lambda x: backend.detach(x * x), x, use_reentrant=False), leaf(backend)
+    )
+    trace.expect_value("alone requires grad", expected=False, observed=backend.requires_grad(detached))
 
 
 @rule(

@@ -255,6 +255,8 @@ def test_node_hooks(backend: Backend, trace: Trace) -> None:
         "input-hooks-of-a-checkpoint-run-twice",
         "tensor-hook-on-checkpoint-lost",
         "retain-grad-on-checkpoint-lost",
+        "hooks-of-an-input-see-the-checkpoint-alone",
+        "hooks-on-leaves-that-a-checkpoint-is-given-lost",
     ],
 )
 def test_hooks_around(backend: Backend, trace: Trace) -> None:
@@ -274,17 +276,22 @@ def test_hooks_around(backend: Backend, trace: Trace) -> None:
             z = checkpointed(y)
             backend.register_hook(z, trace.saw("hook of the output", lambda grad: grad * 2))
             backend.retain_grad(z)
-            return backend.sum(z), z, y
+            return backend.sum(z + y), z, y
 
         loss, z, y = backend.call(forward, x)
         backend.backward(loss)
-        trace.expect(("hook of the output", [1.0, 1.0]), ("hook of the input", [4.0, 8.0]), ("accumulated", [1.0, 2.0]))
+        trace.expect(("hook of the output", [1.0, 1.0]), ("hook of the input", [5.0, 9.0]), ("accumulated", [1.0, 2.0]))
         gradients = [backend.grad_of(tensor) for tensor in (z, y, x)]
-        trace.expect_value("gradients", [[2.0, 2.0], [40.0, 80.0], [40.0, 80.0]], gradients)
+        trace.expect_value("gradients", [[2.0, 2.0], [50.0, 90.0], [50.0, 90.0]], gradients)
 
     run(lambda y: y * y)
     for use_reentrant in KINDS.values():
         run(lambda y, kind=use_reentrant: backend.checkpoint(lambda x: x * x, y, use_reentrant=kind))
+        given = leaf(backend)
+        backend.register_hook(given, trace.saw("hook of a leaf", lambda grad: grad * 10))
+        backend.backward(backend.call(region(backend, lambda x: x * x, use_reentrant=use_reentrant), given))
+        trace.expect(("hook of a leaf", [2.0, 4.0]))
+        trace.expect_value("gradient of a leaf", [20.0, 40.0], backend.grad_of(given))
 
 
 def gradients_of_a_parameter(backend: Backend, trace: Trace, *, use_reentrant: bool) -> Any:

@@ -191,16 +191,16 @@ def test_other_dtypes(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[CHECKPOINT.sentence(46)],
     needs=[*WITH_OPTIONS, Capability.FLOAT64],
-    mutants=["checkpoint-determinism-check-ignored"],
+    mutants=["checkpoint-determinism-check-ignored", "unchecked-recomputation-checks-later-tensors"],
 )
 def test_unchecked(backend: Backend, trace: Trace) -> None:
     """With determinism_check="none" recomputed tensors of another dtype or shape than the saved ones are used.
 
     The input and the output have the same dtype in both runs, so the gradient is that of a plain run.
     """
-    for _ in range(3):
+    for nr in (0, 1, 0):
         x = leaf(backend)
-        forward = region(backend, of_another_dtype(backend), use_reentrant=False, determinism_check="none")
+        forward = region(backend, of_another_dtype(backend, nr=nr), use_reentrant=False, determinism_check="none")
         backend.backward(backend.call(forward, x))
 
         trace.expect_value("x.grad", [2.0, 3.0], backend.grad_of(x))
@@ -239,20 +239,17 @@ def test_reentrant_unchecked(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[observed("an error says that another number of tensors was saved")],
     needs=NEEDS,
-    mutants=["checkpoint-recomputes-nothing"],
+    mutants=["checkpoint-recomputes-nothing", "recomputation-that-saves-one-fewer-is-no-error"],
 )
 def test_fewer_tensors(backend: Backend, trace: Trace) -> None:
     """A non-reentrant checkpoint whose recomputation saves fewer tensors than its forward is an error."""
-    calls: list[int] = []
+    for fewer in (lambda x: x * 2, lambda x: backend.exp(x * x)):
+        functions = iter((lambda x: x * x * x, fewer))
+        forward = region(backend, lambda x, functions=functions: next(functions)(x), use_reentrant=False)
+        loss = backend.call(forward, leaf(backend))
 
-    def fn(x):
-        calls.append(0)
-        return x * x * x if len(calls) == 1 else x * 2
-
-    loss = backend.call(region(backend, fn, use_reentrant=False), leaf(backend))
-
-    with trace.raises(ErrorKind.CHECKPOINT_MISMATCH):
-        backend.backward(loss)
+        with trace.raises(ErrorKind.CHECKPOINT_MISMATCH):
+            backend.backward(loss)
 
 
 @rule(
@@ -260,7 +257,11 @@ def test_fewer_tensors(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[CHECKPOINT.sentence(41, 42)],
     needs=WITH_OPTIONS,
-    mutants=["checkpoint-context-fn-ignored", "context-fn-swapped"],
+    mutants=[
+        "checkpoint-context-fn-ignored",
+        "context-fn-swapped",
+        "checkpoints-side-by-side-are-recomputed-in-the-latest-context",
+    ],
 )
 def test_context_fn(backend: Backend, trace: Trace) -> None:
     """The two contexts of context_fn surround the function of a non-reentrant checkpoint: in forward, in backward.
@@ -287,8 +288,8 @@ def test_context_fn(backend: Backend, trace: Trace) -> None:
         y = backend.checkpoint(fn, x, use_reentrant=False, context_fn=inside)
         return y * y
 
-    def run(fn, *, early_stop=False):
-        how = {"early_stop": early_stop, "context_fn": lambda: (around("first"), around("second"))}
+    def run(fn, *, early_stop=False, of=""):
+        how = {"early_stop": early_stop, "context_fn": lambda: (around(f"{of}first"), around(f"{of}second"))}
         return backend.call(region(backend, fn, use_reentrant=False, **how), leaf(backend))
 
     for early_stop in (False, True, False, True):
@@ -301,6 +302,10 @@ def test_context_fn(backend: Backend, trace: Trace) -> None:
     trace.expect("enter first", *forward, "leave first")
     backend.backward(loss)
     trace.expect("enter second", *forward, "leave second", "enter inner second", "function", "leave inner second")
+    for of, loss in [(of, run(fn, of=of)) for of in ("this ", "that ")]:
+        trace.clear()
+        backend.backward(loss)
+        trace.expect(f"enter {of}second", "function", f"leave {of}second")
 
 
 @rule(

@@ -1,0 +1,338 @@
+"""Mutants of checkpoints that are right for one leaf, input, output or structure, and wrong beside another."""
+
+import weakref
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
+from typing import Any
+
+from hooklaw_backends.mutants.base import Hook, Mutant, altering, fresh, overriding
+from hooklaw_backends.mutants.shared import Handle
+
+
+class _RemembersInputs(Mutant):
+    """A mutant that knows the inputs of checkpoints, and keeps none of them alive."""
+
+    inputs = fresh(list[Any])
+
+    def reset(self) -> None:
+        super().reset()
+        self.inputs = []
+
+    def checkpoint(self, fn: Hook, *inputs: Any, **how: Any) -> Any:
+        self.inputs += [weakref.ref(value) for value in inputs if self.is_tensor(value)]
+        return super().checkpoint(fn, *inputs, **how)
+
+    def was_given(self, tensor: Any) -> bool:
+        """Whether a tensor was an input of a checkpoint."""
+        return any(alive() is tensor for alive in self.inputs)
+
+
+@overriding("grad", base=_RemembersInputs)
+def inputs_of_a_checkpoint_that_are_not_leaves_have_no_gradient(
+    self: _RemembersInputs, old: Hook, outputs: Any, inputs: Sequence[Any], *given: Any, **how: Any
+) -> tuple[Any, ...]:
+    """autograd.grad returns None for an input of a checkpoint that is not a leaf."""
+    grads = old(outputs, inputs, *given, **how)
+    return tuple(
+        None if self.was_given(tensor) and not self.is_leaf(tensor) else grad
+        for tensor, grad in zip(inputs, grads, strict=True)
+    )
+
+
+@overriding("grad", base=_RemembersInputs)
+def gradients_of_captured_leaves_are_constants(
+    self: _RemembersInputs, old: Hook, outputs: Any, inputs: Sequence[Any], *given: Any, **how: Any
+) -> tuple[Any, ...]:
+    """If there is a checkpoint, autograd.grad returns gradients without history for all that is not its input."""
+    grads = old(outputs, inputs, *given, **how)
+    if not self.inputs:
+        return grads
+    return tuple(
+        grad if grad is None or self.was_given(tensor) else self.detach(grad)
+        for tensor, grad in zip(inputs, grads, strict=True)
+    )
+
+
+@overriding("backward", base=_RemembersInputs)
+def gradients_accumulated_for_captured_leaves_are_constants(
+    self: _RemembersInputs, old: Hook, root: Any, gradient: Any = None, **how: Any
+) -> None:
+    """If there is a checkpoint, a backward leaves .grad without history for all leaves that are not its input."""
+    leaves = [leaf for leaf in self.leaves_of(root) if not self.was_given(leaf)] if self.inputs else []
+    old(root, gradient, **how)
+    for leaf in leaves if how.get("create_graph") else ():
+        self.set_grad(leaf, self.detach(self.grad_of(leaf)))
+
+
+class OfSeveralRootsInOneCheckpointTheFirstCounts(Mutant):
+    """Of several roots that lead to one checkpoint, a backward starts at the first alone."""
+
+    def checkpoint(self, fn: Hook, *inputs: Any, **how: Any) -> Any:
+        outputs = super().checkpoint(fn, *inputs, **how)
+        if isinstance(outputs, tuple) and all(map(self.is_tensor, outputs)):
+            self.kept.append([self.gradient_edge(each)[0] for each in outputs if self.requires_grad(each)])
+        return outputs
+
+    def backward_from_all(self, roots: Sequence[Any], gradients: Sequence[Any] | None = None) -> None:
+        reached, places = list[int](), list[int]()
+        for place, root in enumerate(roots):
+            found = [nr for nr, nodes in enumerate(self.kept) if any(node in nodes for node in self._nodes_of(root))]
+            if not any(nr in reached for nr in found):
+                places.append(place)
+            reached += found
+        some = None if gradients is None else [gradients[place] for place in places]
+        super().backward_from_all([roots[place] for place in places], some)
+
+    def _nodes_of(self, root: Any) -> Iterator[Any]:
+        ahead = [self.gradient_edge(root)[0]] if self.requires_grad(root) else []
+        while ahead:
+            node = ahead.pop()
+            if node is not None:
+                yield node
+                ahead += self.node_next(node)
+
+
+class _RestoresLeaves(Mutant):
+    """A mutant that restores the .grad of some leaves after a backward."""
+
+    def checkpoint(self, fn: Hook, *inputs: Any, **how: Any) -> Any:
+        runs: list[int] = []
+
+        def noting(*given: Any, **keywords: Any) -> Any:
+            runs.append(0)
+            output = fn(*given, **keywords)
+            if self.is_tensor(output) and self.requires_grad(output):
+                values = [value for value in (*given, *keywords.values()) if self.reaches(value)]
+                inputs = {id(leaf) for value in values for leaf in self.leaves_of(value)}
+                captured = [leaf for leaf in self.leaves_of(output) if id(leaf) not in inputs]
+                self.kept += [(leaf, self._copy(leaf)) for leaf in self.lost(captured, len(runs), how)]
+            return output
+
+        return super().checkpoint(noting, *inputs, **how)
+
+    def _copy(self, leaf: Any) -> Any:
+        grad = self.grad_of(leaf)
+        return None if grad is None else self.clone(self.detach(grad))
+
+    def reaches(self, value: Any) -> bool:
+        """Whether a value is a tensor that requires grad."""
+        return self.is_tensor(value) and self.requires_grad(value)
+
+    def lost(self, captured: list[Any], run: int, how: dict[str, Any]) -> list[Any]:
+        """Return those of the captured leaves that get no gradient."""
+        raise NotImplementedError
+
+    def backward(self, *given: Any, **how: Any) -> None:
+        super().backward(*given, **how)
+        while self.kept:
+            self.set_grad(*self.kept.pop())
+
+
+class LeavesCapturedInAnInnerCheckpointHaveNoGradient(_RestoresLeaves):
+    """A leaf that a checkpoint inside another one captures has no gradient."""
+
+    depth = 0
+
+    def checkpoint(self, fn: Hook, *inputs: Any, **how: Any) -> Any:
+        def deeper(*given: Any, **keywords: Any) -> Any:
+            self.depth += 1
+            try:
+                return fn(*given, **keywords)
+            finally:
+                self.depth -= 1
+
+        return super().checkpoint(deeper, *inputs, **how)
+
+    def lost(self, captured: list[Any], run: int, how: dict[str, Any]) -> list[Any]:
+        return captured if self.depth else []
+
+
+class RetainedReentrantCheckpointReachesCapturedLeavesOnce(_RestoresLeaves):
+    """A reentrant checkpoint has gradients for captured leaves in the first backward through it alone."""
+
+    def lost(self, captured: list[Any], run: int, how: dict[str, Any]) -> list[Any]:
+        return captured if how.get("use_reentrant") and run > 2 else []  # noqa: PLR2004 - the second recomputation
+
+
+@overriding("checkpoint")
+def checkpoint_of_several_constants_has_no_gradient(self: Mutant, old: Hook, fn: Hook, *inputs: Any, **how: Any) -> Any:
+    """A non-reentrant checkpoint of several tensors none of which requires grad is not recorded."""
+    constants = [self.is_tensor(value) and not self.requires_grad(value) for value in inputs]
+    with self.no_grad() if inputs[1:] and all(constants) and not how.get("use_reentrant") else nullcontext():
+        return old(fn, *inputs, **how)
+
+
+@overriding("checkpoint")
+def checkpoint_of_numbers_has_no_gradient(self: Mutant, old: Hook, fn: Hook, *inputs: Any, **how: Any) -> Any:
+    """A non-reentrant checkpoint that is given numbers alone is not recorded."""
+    numbers = [isinstance(value, int | float) for value in inputs]
+    with self.no_grad() if inputs and all(numbers) and not how.get("use_reentrant") else nullcontext():
+        return old(fn, *inputs, **how)
+
+
+@overriding("checkpoint")
+def reentrant_checkpoint_without_inputs_is_recorded(
+    _self: Mutant, old: Hook, fn: Hook, *inputs: Any, **how: Any
+) -> Any:
+    """A reentrant checkpoint without inputs is recorded as if it were none."""
+    return fn() if how.get("use_reentrant") and not inputs else old(fn, *inputs, **how)
+
+
+def _in_list(self: Mutant, value: Any) -> Any:
+    if type(value) is not list:
+        return value
+    return [self.detach(each) if self.is_tensor(each) else each for each in value]
+
+
+def _in_dict(self: Mutant, value: Any) -> Any:
+    if type(value) is not dict:
+        return value
+    return {key: self.detach(each) if self.is_tensor(each) else each for key, each in value.items()}
+
+
+@overriding("checkpoint")
+def checkpoint_overlooks_tensors_in_a_list_given(self: Mutant, old: Hook, fn: Hook, *inputs: Any, **how: Any) -> Any:
+    """A checkpoint takes tensors for constants in a list that is its argument, not in one inside a dict."""
+    return old(fn, *(_in_list(self, value) for value in inputs), **how)
+
+
+@overriding("checkpoint")
+def checkpoint_overlooks_tensors_in_a_dict_given(self: Mutant, old: Hook, fn: Hook, *inputs: Any, **how: Any) -> Any:
+    """A checkpoint takes the tensors that are the values of a dict that it is given for constants."""
+    return old(fn, *(_in_dict(self, value) for value in inputs), **how)
+
+
+@overriding("checkpoint")
+def checkpoint_overlooks_tensors_in_a_dict_by_keyword(self: Mutant, old: Hook, *given: Any, **how: Any) -> Any:
+    """A checkpoint takes the tensors in a dict that it is given by keyword for constants."""
+    return old(*given, **{name: _in_dict(self, value) for name, value in how.items()})
+
+
+@overriding("checkpoint")
+def checkpoint_returns_lists_of_constants(self: Mutant, old: Hook, *given: Any, **how: Any) -> Any:
+    """A checkpoint that returns a list, alone or in a tuple, returns its tensors detached."""
+    output = old(*given, **how)
+    if isinstance(output, tuple):
+        return tuple(_in_list(self, value) for value in output)
+    return _in_list(self, output)
+
+
+@overriding("checkpoint")
+def checkpoint_returns_dicts_of_constants(self: Mutant, old: Hook, *given: Any, **how: Any) -> Any:
+    """A checkpoint returns the tensors that are the values of a dict detached."""
+    output = old(*given, **how)
+    if isinstance(output, tuple):
+        return tuple(_in_dict(self, value) for value in output)
+    return _in_dict(self, output)
+
+
+def _as_one(self: Mutant, place: int, outputs: Any) -> Any:
+    """Detach all outputs if the one in a place is a tensor that does not require grad."""
+    if not isinstance(outputs, tuple) or not all(map(self.is_tensor, outputs)) or self.requires_grad(outputs[place]):
+        return outputs
+    return tuple(map(self.detach, outputs))
+
+
+@overriding("checkpoint")
+def checkpoint_requires_grad_as_its_first_output_does(self: Mutant, old: Hook, *given: Any, **how: Any) -> Any:
+    """No output of a checkpoint requires grad if its first one is detached."""
+    return _as_one(self, 0, old(*given, **how))
+
+
+@overriding("checkpoint")
+def checkpoint_requires_grad_as_its_last_output_does(self: Mutant, old: Hook, *given: Any, **how: Any) -> Any:
+    """No output of a checkpoint requires grad if its last one is detached."""
+    return _as_one(self, -1, old(*given, **how))
+
+
+@overriding("checkpoint")
+def only_output_of_a_checkpoint_requires_grad(self: Mutant, old: Hook, fn: Hook, *inputs: Any, **how: Any) -> Any:
+    """The only output of a non-reentrant checkpoint requires grad if an input does, even if it is detached inside."""
+    output = old(fn, *inputs, **how)
+    if how.get("use_reentrant") or not self.is_tensor(output) or self.requires_grad(output):
+        return output
+    has_grad = any(self.is_tensor(value) and self.requires_grad(value) for value in inputs)
+    return self.requires_grad_(self.detach(output)) if has_grad and self.is_grad_enabled() else output
+
+
+class FirstOutputOfAReentrantCheckpointStaysDetached(Mutant):
+    """The first of several outputs of a reentrant checkpoint does not require grad if it was detached inside."""
+
+    def detach(self, tensor: Any) -> Any:
+        detached = super().detach(tensor)
+        self.kept += [id(detached)]
+        return detached
+
+    def checkpoint(self, fn: Hook, *inputs: Any, **how: Any) -> Any:
+        were: list[bool] = []
+
+        def noting(*given: Any, **keywords: Any) -> Any:
+            self.kept = []
+            output = fn(*given, **keywords)
+            were.append(isinstance(output, tuple) and id(output[0]) in self.kept)
+            return output
+
+        output = super().checkpoint(noting if how.get("use_reentrant") else fn, *inputs, **how)
+        return (super().detach(output[0]), *output[1:]) if were[:1] == [True] else output
+
+
+class HooksOfAnInputSeeTheCheckpointAlone(Mutant):
+    """A tensor hook on an input of a checkpoint gets the part of the gradient that comes from the checkpoint."""
+
+    hooks = fresh(list[list[Any]])
+
+    def register_hook(self, tensor: Any, hook: Hook) -> Any:
+        its: list[Any] = [weakref.ref(tensor), weakref.ref(hook), super().register_hook(tensor, hook)]
+        self.hooks.append(its)
+        return Handle(lambda: its[2].remove())  # noqa: PLW0108 - it changes
+
+    def checkpoint(self, fn: Hook, *inputs: Any, **how: Any) -> Any:
+        return super().checkpoint(fn, *map(self._moved, inputs), **how)
+
+    def _moved(self, value: Any) -> Any:
+        mine = [its for its in self.hooks if self.is_tensor(value) and its[0]() is value and its[1]()]
+        if not mine or not self.is_grad_enabled():
+            return value
+        copy = value * 1
+        for its in mine:
+            hook = its[1]()
+            its[2].remove()
+            its[2] = super().register_hook(copy, hook)
+        return copy
+
+
+@altering("register_hook", base=_RemembersInputs)
+def hooks_on_leaves_that_a_checkpoint_is_given_lost(self: _RemembersInputs, tensor: Any, hook: Hook) -> Hook:
+    """A tensor hook on a leaf that is an input of a checkpoint does not run."""
+    alive = weakref.ref(tensor)
+
+    def run(grad: Any) -> Any:
+        leaf = alive()
+        return None if leaf is not None and self.is_leaf(leaf) and self.was_given(leaf) else hook(grad)
+
+    return run
+
+
+class BackwardInAPassThatRecomputedLost(Mutant):
+    """A backward inside another one that has recomputed a checkpoint does nothing."""
+
+    passes = fresh(list[list[int]])
+
+    def checkpoint(self, fn: Hook, *inputs: Any, **how: Any) -> Any:
+        def noting(*given: Any, **keywords: Any) -> Any:
+            try:
+                return fn(*given, **keywords)
+            finally:
+                if self.passes:
+                    self.passes[-1].append(0)
+
+        return super().checkpoint(noting, *inputs, **how)
+
+    def backward(self, root: Any, gradient: Any = None, **how: Any) -> None:
+        if self.passes and self.passes[-1]:
+            return
+        self.passes.append([])
+        try:
+            super().backward(root, gradient, **how)
+        finally:
+            self.passes.pop()

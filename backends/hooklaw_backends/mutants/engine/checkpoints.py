@@ -1,0 +1,45 @@
+"""Mutants of the engine whose checkpoints compare or tell too little."""
+
+from math import prod
+from typing import Any
+
+from hooklaw.model import _checkpoint
+from hooklaw.model.errors import CheckpointMismatchError
+from hooklaw.model.strided import filled
+from hooklaw.model.tensor import Tensor
+from hooklaw_backends.mutants.base import Hook
+from hooklaw_backends.mutants.inside import Inside, inside
+
+RECOMPUTED = vars(_checkpoint)["_Recomputed"]
+
+
+@inside(RECOMPUTED, "_compared")
+def unchecked_recomputation_checks_later_tensors(self: Inside, old: Hook, this: Any, computed: Any) -> Any:
+    """With determinism_check="none" the first recomputed tensor alone may have another dtype."""
+    for before, tensor in zip(this.packed[1:], computed[1:], strict=True):
+        if before.dtype != tensor.dtype:
+            raise CheckpointMismatchError("another dtype")
+    return old(this, computed)
+
+
+@inside(RECOMPUTED, "_mismatch")
+def debug_names_the_last_operation_of_the_recomputation(self: Inside, old: Hook, this: Any, said: str) -> Any:
+    """With debug, the error of a checkpoint names the last of the operations that ran again, and no other of these."""
+    if this.how.ran:
+        this.how.ran.again[:-1] = []
+    return old(this, said)
+
+
+@inside(RECOMPUTED, "_run_again")
+def recomputation_that_saves_one_fewer_is_no_error(self: Inside, old: Hook, this: Any) -> Any:
+    """A recomputation that saves one tensor fewer than forward gives zeros for each that forward saved."""
+    try:
+        return old(this)
+    except CheckpointMismatchError as error:
+        if not str(error).startswith(f"{len(this.packed) - 1} tensors were recomputed"):
+            raise
+    return {before.place(): _zeros(before.shape, before.dtype) for before in this.packed}
+
+
+def _zeros(shape: Any, dtype: str) -> Tensor:
+    return Tensor(filled([0.0] * prod(shape), shape, dtype))
