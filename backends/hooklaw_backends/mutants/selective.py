@@ -275,3 +275,22 @@ class PolicyAskedInItsFirstForwardAlone(Mutant):
             return answer
 
         return super().create_selective_checkpoint_contexts(ask if callable(policy) else policy, **options)
+
+
+@overriding(SELECTIVE)
+def what_a_policy_function_saves_may_be_changed(_self: Mutant, old: Hook, policy: Any, **options: bool) -> Any:
+    """Changing in place what was saved because a policy function said so is no error."""
+    return old(policy, **({"allow_cache_entry_mutation": True} if callable(policy) else options))
+
+
+@overriding(SELECTIVE)
+def after_an_operation_of_the_list_all_are_saved(_self: Mutant, old: Hook, policy: Any, **options: bool) -> Any:
+    """Once an operation of the list has run, all operations after it are saved, too."""
+    old(policy)  # which may be an error
+    seen: list[bool] = []
+
+    def of_all(_ctx: Any, operation: str) -> str:
+        seen.append(operation in policy)
+        return "MUST_SAVE" if any(seen) else "PREFER_RECOMPUTE"
+
+    return old(policy if callable(policy) else of_all, **options)

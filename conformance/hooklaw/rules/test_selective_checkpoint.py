@@ -2,7 +2,7 @@
 
 import weakref
 from functools import partial
-from itertools import cycle
+from itertools import cycle, product
 from typing import Any
 
 from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, observed, rule
@@ -102,6 +102,7 @@ def test_recomputed(backend: Backend, trace: Trace) -> None:
         "selective-checkpoint-saves-nothing",
         "selective-checkpoint-saves-everything",
         "policy-operations-first-alone",
+        "after-an-operation-of-the-list-all-are-saved",
     ],
 )
 def test_list(backend: Backend, trace: Trace) -> None:
@@ -110,6 +111,17 @@ def test_list(backend: Backend, trace: Trace) -> None:
     for operations in 2 * (["exp"], ["sin", "exp"], ["exp", "sin"], ["sin", "exp", "cos"]):
         trace.expect_value("exp in the list", [1.0, 1.0], gradient_after_change(backend, operations))
     trace.expect_value("another operation in the list", e, gradient_after_change(backend, ["sin"]))
+
+    zero = backend.tensor([0.0, 0.0])
+
+    def fn(x: Any, changes: Any) -> Any:
+        weight = zero + next(changes)
+        return x * backend.exp(weight) * backend.clone(weight + 1.0)
+
+    for operations, expected in ((["exp"], [2.0, 2.0]), (["clone"], e)):
+        x, changes = leaf(backend, 1.0, 1.0), iter((0.0, 1.0))
+        backend.backward(backend.call(selective(backend, partial(fn, changes=changes), operations), x))
+        trace.expect_value(f"x.grad, {operations}", expected, backend.grad_of(x))
 
 
 @rule(
@@ -215,6 +227,7 @@ def test_is_recompute(backend: Backend, trace: Trace) -> None:
         "selective-allow-cache-entry-mutation-ignored",
         "changes-of-later-selected-tensors-undetected",
         "changes-of-selected-tensors-after-forward-undetected",
+        "what-a-policy-function-saves-may-be-changed",
     ],
 )
 def test_changed(backend: Backend, trace: Trace) -> None:
@@ -224,7 +237,7 @@ def test_changed(backend: Backend, trace: Trace) -> None:
         with backend.no_grad():
             backend.mul_(tensor, 2)
 
-    def inside(place, **options: bool):
+    def inside(place, policy, **options: bool):
         """Change one of two saved outputs in the checkpoint's function."""
 
         def fn(x):
@@ -233,7 +246,7 @@ def test_changed(backend: Backend, trace: Trace) -> None:
             change(saved[place])
             return z
 
-        return backend.call(selective(backend, fn, ["exp", "sin"], **options), leaf(backend))
+        return backend.call(selective(backend, fn, policy, **options), leaf(backend))
 
     def after(**options: bool):
         """Change a saved output that the checkpoint's function has returned."""
@@ -244,7 +257,8 @@ def test_changed(backend: Backend, trace: Trace) -> None:
         change(y)
         return loss
 
-    for compute in (partial(inside, 0), partial(inside, 1), after):
+    policies = ["exp", "sin"], lambda _ctx, name: "PREFER_SAVE" if name in {"exp", "sin"} else "PREFER_RECOMPUTE"
+    for compute in (*(partial(inside, *each) for each in product(range(2), policies)), after):
         for options in ({}, {"allow_cache_entry_mutation": False}):
             loss = compute(**options)
             with trace.raises(ErrorKind.CHECKPOINT_SELECTIVE):
