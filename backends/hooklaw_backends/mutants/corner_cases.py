@@ -50,6 +50,21 @@ def unused_edges_after_a_tensor_are_none(
     return tuple(self.zeros_like(each) if grad is None and self.is_tensor(each) else grad for each, grad in found)
 
 
+@overriding("grad")
+def unused_edges_of_non_leaves_are_none(
+    self: Mutant, old: Hook, outputs: Any, inputs: Sequence[Any], *given: Any, **how: Any
+) -> Any:
+    """autograd.grad with materialize_grads=True returns None for the edge of an unused tensor that is not a leaf."""
+    edges = [each for each in inputs if not self.is_tensor(each)]
+    if (
+        how.get("materialize_grads")
+        and len(edges) == len(inputs)
+        and not any(self.leaf_of(edge[0]) is not None for edge in edges)
+    ):
+        how |= {"materialize_grads": False, "allow_unused": True}
+    return old(outputs, inputs, *given, **how)
+
+
 @overriding("grad", "backward_from_edge")
 def gradients_of_edges_unchecked(self: Mutant, old: Hook, *given: Any, **how: Any) -> Any:
     """A gradient of the wrong shape for a gradient edge is no error."""

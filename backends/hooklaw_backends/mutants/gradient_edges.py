@@ -1,5 +1,6 @@
 """Mutants that confuse gradient edges."""
 
+import weakref
 from collections.abc import Sequence
 from typing import Any
 
@@ -62,6 +63,28 @@ def gradient_edge_follows_its_tensor(self: Mutant, old: Hook, tensor: Any) -> An
     """A gradient edge follows its tensor through later in-place changes."""
     old(tensor)
     return tensor
+
+
+class GradientEdgeOfAComputedConstantIsNone(Mutant):
+    """The gradient edge of a constant that was computed or detached is None instead of an error."""
+
+    def tensor(self, *given: Any, **how: Any) -> Any:
+        tensor = super().tensor(*given, **how)
+        self.kept.append(weakref.ref(tensor))
+        return tensor
+
+    def get_gradient_edge(self, tensor: Any) -> Any:
+        is_made = any(made() is tensor for made in self.kept)
+        return super().get_gradient_edge(tensor) if is_made or self.requires_grad(tensor) else None
+
+
+@overriding("backward")
+def tensors_beside_edges_among_backward_inputs_ignored(
+    self: Mutant, old: Hook, *given: Any, inputs: Sequence[Any] | None = None, **how: Any
+) -> None:
+    """A backward ignores the tensors among its inputs if there are gradient edges among them."""
+    edges = [each for each in inputs or () if not self.is_tensor(each)]
+    old(*given, inputs=edges or inputs, **how)
 
 
 def _is_edge(self: Mutant, outputs: Any) -> bool:

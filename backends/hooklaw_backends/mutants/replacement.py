@@ -106,6 +106,31 @@ def false_taken_for_none(self: Mutant, grad: Any, result: Any) -> Any:
     return None if result is False else result
 
 
+def _is_bad(self: Mutant, grad: Any, result: Any) -> bool:
+    return result is not None and not (self.is_tensor(result) and self.shape(result) == self.shape(grad))
+
+
+@altering("register_hook")
+def bad_results_of_later_hooks_ignored(self: Mutant, tensor: Any, hook: Hook) -> Hook:
+    """What a tensor hook returns is ignored if it has the wrong type or shape, and another hook was there before."""
+    if not self.hooks_of(tensor):
+        return hook
+    return lambda grad: None if _is_bad(self, grad, result := hook(grad)) else result
+
+
+@altering("register_hook")
+def bad_results_before_other_hooks_ignored(self: Mutant, tensor: Any, hook: Hook) -> Hook:
+    """What a tensor hook returns is ignored if it has the wrong type or shape, and another hook comes after it."""
+    alive, before = ref(tensor), len(self.hooks_of(tensor) or ())
+
+    def run(grad: Any) -> Any:
+        result = hook(grad)
+        is_last = len(self.hooks_of(alive()) or ()) == before + 1
+        return result if is_last or not _is_bad(self, grad, result) else None
+
+    return run
+
+
 @results
 def hook_result_broadcast(self: Mutant, grad: Any, result: Any) -> Any:
     """A hook's return value of the wrong shape is broadcast instead of raising an error."""

@@ -88,12 +88,15 @@ def test_hooks(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[observed("an error says that there is no gradient edge of a tensor without gradients")],
     needs=[Capability.GRADIENT_EDGES],
-    mutants=["gradient-edge-of-a-constant-is-none"],
+    mutants=["gradient-edge-of-a-constant-is-none", "gradient-edge-of-a-computed-constant-is-none"],
 )
 def test_constant(backend: Backend, trace: Trace) -> None:
     """get_gradient_edge on a tensor that does not require grad is an error."""
-    with trace.raises(ErrorKind.NO_GRADIENT):
-        backend.get_gradient_edge(backend.tensor([1.0, 2.0]))
+    made = backend.tensor([1.0, 2.0])
+    detached = backend.detach(backend.tensor([1.0, 2.0], requires_grad=True))
+    for constant in (made, detached, backend.call(lambda x: x * 2, made)):
+        with trace.raises(ErrorKind.NO_GRADIENT):
+            backend.get_gradient_edge(constant)
 
 
 @rule(
@@ -172,13 +175,18 @@ def test_backward_root(backend: Backend, trace: Trace) -> None:
         "edges-among-backward-inputs-ignored",
         "later-edges-among-backward-inputs-ignored",
         "edges-among-backward-inputs-overwrite",
+        "tensors-beside-edges-among-backward-inputs-ignored",
     ],
 )
 def test_backward_inputs(backend: Backend, trace: Trace) -> None:
     """A backward whose inputs are the gradient edge of a leaf accumulates into this leaf, and into no other."""
     x, w, other = (backend.tensor([1.0, 2.0], requires_grad=True) for _ in range(3))
     edges = [backend.get_gradient_edge(leaf) for leaf in (x, w)]
-    for inputs, of_x, of_w in ((edges[:1], [3.0, 6.0], None), (edges, [6.0, 12.0], [3.0, 6.0])):
+    for inputs, of_x, of_w in (
+        (edges[:1], [3.0, 6.0], None),
+        (edges, [6.0, 12.0], [3.0, 6.0]),
+        ([edges[0], w], [9.0, 18.0], [6.0, 12.0]),
+    ):
         backend.backward(backend.call(lambda x, w, other: backend.sum((x * w + other) * 3), x, w, other), inputs=inputs)
 
         trace.expect_value("x.grad", of_x, backend.grad_of(x))
@@ -267,13 +275,13 @@ def test_outlives_its_tensor(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[observed("an error says that an edge cannot be materialized")],
     needs=[*NEEDS, Capability.MATERIALIZE_GRADS],
-    mutants=["unused-edges-are-none", "unused-edges-after-a-tensor-are-none"],
+    mutants=["unused-edges-are-none", "unused-edges-after-a-tensor-are-none", "unused-edges-of-non-leaves-are-none"],
 )
 def test_materialize(backend: Backend, trace: Trace) -> None:
     """autograd.grad with materialize_grads=True is an error if an input is the gradient edge of an unused tensor."""
     x, unused = (backend.tensor([1.0, 2.0], requires_grad=True) for _ in range(2))
-    edge = backend.get_gradient_edge(unused)
-    for inputs in ([edge], [x, edge], [edge, x]):
+    edge, of_result = map(backend.get_gradient_edge, (unused, backend.call(lambda x: x * 3, unused)))
+    for inputs in ([edge], [x, edge], [edge, x], [of_result]):
         loss = backend.call(lambda x: backend.sum(x * x), x)
         with trace.raises(ErrorKind.UNUSED_INPUT):
             backend.grad(loss, inputs, materialize_grads=True)

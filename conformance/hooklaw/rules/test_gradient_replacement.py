@@ -5,7 +5,7 @@ from typing import Any
 from warnings import catch_warnings
 
 from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, notes, observed, rule
-from hooklaw.rules.hooks import TENSOR, uses_each_value
+from hooklaw.rules.hooks import TENSOR, nothing, uses_each_value
 
 REGISTER_HOOK = docstring("torch.Tensor.register_hook")
 ORDER = notes("autograd", "the-order-in-which-the-different-hooks-are-fired")
@@ -309,18 +309,22 @@ def test_differentiable_in_backward(backend: Backend, trace: Trace) -> None:
     mutants=[
         "bad-hook-result-ignored",
         "false-taken-for-none",
+        "bad-results-of-later-hooks-ignored",
+        "bad-results-before-other-hooks-ignored",
     ],
 )
 def test_wrong_type(backend: Backend, trace: Trace) -> None:
     """A hook that returns neither a tensor nor None makes the backward fail."""
     for is_leaf, hook in product((False, True), (lambda _: 1.0, lambda _: False, lambda grad: (grad,))):
-        x = backend.tensor([1.0, 2.0], requires_grad=True)
-        tensor = x if is_leaf else backend.call(lambda x: x * 2, x)
-        backend.register_hook(tensor, hook)
-        loss = backend.call(backend.sum, tensor)
+        for hooks in ([hook], [nothing, hook], [hook, nothing]):
+            x = backend.tensor([1.0, 2.0], requires_grad=True)
+            tensor = x if is_leaf else backend.call(lambda x: x * 2, x)
+            for each in hooks:
+                backend.register_hook(tensor, each)
+            loss = backend.call(backend.sum, tensor)
 
-        with trace.raises(ErrorKind.HOOK_RETURN_TYPE):
-            backend.backward(loss)
+            with trace.raises(ErrorKind.HOOK_RETURN_TYPE):
+                backend.backward(loss)
 
 
 @rule(
@@ -336,6 +340,8 @@ def test_wrong_type(backend: Backend, trace: Trace) -> None:
         "hook-result-reshaped",
         "hook-result-of-one-element-loses-its-dimension",
         "hook-result-without-dimensions-gets-one",
+        "bad-results-of-later-hooks-ignored",
+        "bad-results-before-other-hooks-ignored",
     ],
 )
 def test_wrong_shape(backend: Backend, trace: Trace) -> None:
@@ -344,12 +350,14 @@ def test_wrong_shape(backend: Backend, trace: Trace) -> None:
     y = backend.call(lambda x: x * 2, x)
     longer, reshaped = backend.tensor([1.0, 1.0, 1.0]), backend.tensor([[1.0, 1.0]])
     for tensor, hook in product((y, x), (backend.sum, lambda _: longer, lambda _: reshaped)):
-        handle = backend.register_hook(tensor, hook)
-        loss = backend.call(backend.sum, tensor)
+        for hooks in ([hook], [nothing, hook], [hook, nothing]):
+            handles = [backend.register_hook(tensor, each) for each in hooks]
+            loss = backend.call(backend.sum, tensor)
 
-        with trace.raises(ErrorKind.HOOK_RETURN_SHAPE):
-            backend.backward(loss)
-        handle.remove()
+            with trace.raises(ErrorKind.HOOK_RETURN_SHAPE):
+                backend.backward(loss)
+            for handle in handles:
+                handle.remove()
     for number, result in ((2.0, [1.0]), ([2.0], 1.0)):
         one, other = backend.tensor(number, requires_grad=True), backend.tensor(result)
         backend.register_hook(one, lambda _, other=other: other)
