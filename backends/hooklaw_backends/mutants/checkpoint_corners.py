@@ -1,10 +1,11 @@
 """Mutants of checkpoints that are right for one leaf, input, output or structure, and wrong beside another."""
 
 import weakref
-from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
+from hooklaw import ErrorKind
 from hooklaw_backends.mutants.base import Hook, Mutant, altering, fresh, overriding
 from hooklaw_backends.mutants.shared import Handle
 
@@ -336,3 +337,123 @@ class BackwardInAPassThatRecomputedLost(Mutant):
             super().backward(root, gradient, **how)
         finally:
             self.passes.pop()
+
+
+class _KnowsCapturedLeaves(Mutant):
+    """A mutant that knows which leaves non-reentrant checkpoints captured, and keeps none of them alive."""
+
+    captured = fresh(list[Any])
+
+    def reset(self) -> None:
+        super().reset()
+        self.captured = []
+
+    def checkpoint(self, fn: Hook, *inputs: Any, **how: Any) -> Any:
+        output = super().checkpoint(fn, *inputs, **how)
+        first = output[0] if isinstance(output, tuple) else output
+        if not how.get("use_reentrant") and self._has_leaves(first) and self.concerns(how):
+            given = {id(leaf) for value in inputs if self._has_leaves(value) for leaf in self.leaves_of(value)}
+            self.captured += [weakref.ref(leaf) for leaf in self.leaves_of(first) if id(leaf) not in given]
+        return output
+
+    def concerns(self, how: dict[str, Any]) -> bool:
+        """Whether a checkpoint with these options is one of those that go wrong."""
+        return True
+
+    def _has_leaves(self, value: Any) -> bool:
+        return self.is_tensor(value) and self.requires_grad(value)
+
+    @contextmanager
+    def restored(self) -> Generator[None]:
+        """Restore the .grad of the captured leaves in the end."""
+        leaves = [leaf for alive in self.captured if (leaf := alive()) is not None]
+        grads = [self.grad_of(leaf) for leaf in leaves]
+        before = [grad if grad is None else self.clone(self.detach(grad)) for grad in grads]
+        yield
+        for leaf, grad in zip(leaves, before, strict=True):
+            self.set_grad(leaf, grad)
+
+
+@overriding("backward_from_all", base=_KnowsCapturedLeaves)
+def several_roots_of_checkpoints_do_not_reach_captured_leaves(
+    self: _KnowsCapturedLeaves, old: Hook, *given: Any
+) -> None:
+    """A backward from several roots does not reach the leaves that non-reentrant checkpoints captured."""
+    with self.restored():
+        old(*given)
+
+
+@overriding("backward_from_edge", base=_KnowsCapturedLeaves)
+def backward_from_an_edge_does_not_reach_captured_leaves(self: _KnowsCapturedLeaves, old: Hook, *given: Any) -> None:
+    """A backward from a gradient edge does not reach the leaves that non-reentrant checkpoints captured."""
+    with self.restored():
+        old(*given)
+
+
+@overriding("grad", base=_RemembersInputs)
+def batches_do_not_reach_captured_leaves(
+    self: _RemembersInputs, old: Hook, outputs: Any, inputs: Sequence[Any], *given: Any, **how: Any
+) -> tuple[Any, ...]:
+    """With is_grads_batched, the gradients of all that is no input of a checkpoint are zero if there is one."""
+    grads = old(outputs, inputs, *given, **how)
+    if not self.inputs or not how.get("is_grads_batched"):
+        return grads
+    return tuple(
+        grad if grad is None or self.was_given(tensor) else self.zeros_like(grad)
+        for tensor, grad in zip(inputs, grads, strict=True)
+    )
+
+
+class SelectiveCheckpointDoesNotReachCapturedLeaves(_KnowsCapturedLeaves):
+    """A checkpoint with a context_fn has no gradients for the leaves that it captured."""
+
+    def concerns(self, how: dict[str, Any]) -> bool:
+        return bool(how.get("context_fn"))
+
+    def backward(self, root: Any, gradient: Any = None, **how: Any) -> None:
+        with self.restored():
+            super().backward(root, gradient, **how)
+
+
+class ReentrantCheckpointRefusesItsOwnInputsAlone(_RemembersInputs):
+    """autograd.grad and a backward with inputs go through a reentrant checkpoint unless asked for its own input."""
+
+    def grad(self, outputs: Any, inputs: Sequence[Any], *given: Any, **how: Any) -> tuple[Any, ...]:
+        try:
+            return super().grad(outputs, inputs, *given, **how)
+        except self._refused():
+            if not self.inputs or any(map(self.was_given, inputs)):
+                raise
+            return tuple(map(self.zeros_like, inputs))
+
+    def backward(self, root: Any, gradient: Any = None, **how: Any) -> None:
+        try:
+            super().backward(root, gradient, **how)
+        except self._refused():
+            if not self.inputs or how.get("inputs") is None or any(map(self.was_given, how["inputs"])):
+                raise
+
+    def _refused(self) -> tuple[type[BaseException], ...]:
+        return tuple(self.errors.get(ErrorKind.CHECKPOINT_REENTRANT, (RuntimeError,)))
+
+
+@overriding("checkpoint_sequential")
+def sequential_restores_the_random_state_before_each_function(
+    self: Mutant, old: Hook, functions: Any, segments: int, *given: Any, **how: Any
+) -> Any:
+    """Each function of a segment of checkpoint_sequential that runs again finds the state of the segment's begin."""
+    ran: set[int] = set()
+    size = len(functions) // segments
+    if how.get("preserve_rng_state") is False:
+        return old(functions, segments, *given, **how)
+
+    def numbered(nr: int, function: Hook) -> Hook:
+        def run(*inputs: Any) -> Any:
+            if nr in ran or nr % size == 0:
+                self.manual_seed(nr // size)
+            ran.add(nr)
+            return function(*inputs)
+
+        return run
+
+    return old([numbered(*each) for each in enumerate(functions)], segments, *given, **how)

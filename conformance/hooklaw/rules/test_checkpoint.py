@@ -50,19 +50,25 @@ def test_reentrant_gradients(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[CHECKPOINT, observed("it raises where the docstring says that it is not supported")],
     needs=[*NEEDS, Capability.AUTOGRAD_GRAD, Capability.BACKWARD_INPUTS],
-    mutants=["checkpoint-use-reentrant-always-false", "reentrant-checkpoint-ignores-inputs"],
+    mutants=[
+        "checkpoint-use-reentrant-always-false",
+        "reentrant-checkpoint-ignores-inputs",
+        "reentrant-checkpoint-refuses-its-own-inputs-alone",
+    ],
 )
 def test_reentrant(backend: Backend, trace: Trace) -> None:
     """autograd.grad and a backward with inputs are errors if they pass through a reentrant checkpoint."""
-    x, forward = leaf(backend), region(backend, lambda x: x * x, use_reentrant=True)
+    squared = region(backend, lambda x: x * x, use_reentrant=True)
 
-    loss = backend.call(forward, x)
-    with trace.raises(ErrorKind.CHECKPOINT_REENTRANT):
-        backend.grad(loss, [x])
-    backend.call(region(backend, lambda x: x * x, use_reentrant=False), x)
-    loss = backend.call(forward, x)
-    with trace.raises(ErrorKind.CHECKPOINT_REENTRANT):
-        backend.backward(loss, inputs=[x])
+    for forward in (squared, lambda x: squared(x * 2)):
+        x = leaf(backend)
+        loss = backend.call(forward, x)
+        with trace.raises(ErrorKind.CHECKPOINT_REENTRANT):
+            backend.grad(loss, [x])
+        backend.call(region(backend, lambda x: x * x, use_reentrant=False), x)
+        loss = backend.call(forward, x)
+        with trace.raises(ErrorKind.CHECKPOINT_REENTRANT):
+            backend.backward(loss, inputs=[x])
 
 
 @rule(

@@ -124,18 +124,22 @@ def test_backward_create_graph(backend: Backend, trace: Trace) -> None:
         "backward-of-several-roots-starts-at-the-first-checkpoint-alone",
         "backward-from-an-edge-does-not-reach-through-checkpoints",
         "of-several-roots-in-one-checkpoint-the-first-counts",
+        "several-roots-of-checkpoints-do-not-reach-captured-leaves",
+        "backward-from-an-edge-does-not-reach-captured-leaves",
     ],
 )
 def test_roots(backend: Backend, trace: Trace) -> None:
     """A non-reentrant checkpoint has the right gradients in a backward from several roots, and from a gradient edge."""
-    x = leaf(backend)
-    forward = region(backend, lambda x: x * x * x, use_reentrant=False)
+    x, weight = leaf(backend), leaf(backend, 1.0, 1.0)
+    forward = region(backend, lambda x: x * x * x * weight, use_reentrant=False)
 
     backend.backward_from_all([backend.call(forward, x), backend.call(forward, x)])
-    trace.expect_value("x.grad, two roots", [6.0, 24.0], backend.grad_of(x))
+    gradients = [backend.grad_of(x), backend.grad_of(weight)]
+    trace.expect_value("gradients, two roots", [[6.0, 24.0], [2.0, 16.0]], gradients)
     edge = backend.get_gradient_edge(backend.call(forward, x))
     backend.backward_from_edge(edge, backend.tensor(1.0))
-    trace.expect_value("x.grad, and an edge", [9.0, 36.0], backend.grad_of(x))
+    gradients = [backend.grad_of(x), backend.grad_of(weight)]
+    trace.expect_value("gradients, and an edge", [[9.0, 36.0], [3.0, 24.0]], gradients)
 
     def outputs(x):
         return backend.checkpoint(lambda x: (x * x, x * x * x), x, use_reentrant=False)
@@ -149,15 +153,17 @@ def test_roots(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[CHECKPOINT.sentence(20)],
     needs=[*NEEDS, Capability.AUTOGRAD_GRAD, Capability.SEED_GRADIENT, Capability.BATCHED_GRADIENTS],
-    mutants=["batches-do-not-reach-through-checkpoints"],
+    mutants=["batches-do-not-reach-through-checkpoints", "batches-do-not-reach-captured-leaves"],
 )
 def test_batched(backend: Backend, trace: Trace) -> None:
     """A non-reentrant checkpoint has the right gradients in an autograd.grad with is_grads_batched=True."""
-    x = leaf(backend)
-    y = backend.call(lambda x: backend.checkpoint(lambda x: x * x * x, x, use_reentrant=False), x)
-    (grad,) = backend.grad(y, [x], backend.tensor([[1.0, 0.0], [0.0, 1.0], [10.0, 1.0]]), is_grads_batched=True)
+    x, weight = leaf(backend), leaf(backend, 1.0, 1.0)
+    y = backend.call(lambda x: backend.checkpoint(lambda x: x * x * x * weight, x, use_reentrant=False), x)
+    batch = backend.tensor([[1.0, 0.0], [0.0, 1.0], [10.0, 1.0]])
+    of_x, of_weight = backend.grad(y, [x, weight], batch, is_grads_batched=True)
 
-    trace.expect_value("gradients", [[3.0, 0.0], [0.0, 12.0], [30.0, 12.0]], grad)
+    trace.expect_value("gradients of x", [[3.0, 0.0], [0.0, 12.0], [30.0, 12.0]], of_x)
+    trace.expect_value("gradients of weight", [[1.0, 0.0], [0.0, 8.0], [10.0, 8.0]], of_weight)
 
 
 @rule(

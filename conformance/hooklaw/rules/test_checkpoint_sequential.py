@@ -185,7 +185,11 @@ def test_autograd_grad(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[SEQUENTIAL.sentence(13, 14), page("checkpoint", "torch-utils-checkpoint").sentence(3, 6)],
     needs=[*NEEDS, Capability.RANDOM],
-    mutants=["sequential-preserve-rng-state-set-always", "sequential-keeps-the-random-state-of-its-begin-alone"],
+    mutants=[
+        "sequential-preserve-rng-state-set-always",
+        "sequential-keeps-the-random-state-of-its-begin-alone",
+        "sequential-restores-the-random-state-before-each-function",
+    ],
 )
 def test_random_numbers(backend: Backend, trace: Trace) -> None:
     """By default the segments of checkpoint_sequential draw the random numbers of their forward again in backward.
@@ -199,12 +203,12 @@ def test_random_numbers(backend: Backend, trace: Trace) -> None:
         sequence(backend, [draws] * 2, 2, **how, preserve_rng_state=False)(leaf(backend))
         trace.clear()
         backend.manual_seed(7)
-        loss = backend.call(sequence(backend, [draws] * 3, 3, **how, **options), leaf(backend))
+        loss = backend.call(sequence(backend, [draws] * 6, 3, **how, **options), leaf(backend))
         backend.rand_like(loss)
         backend.backward(loss)
 
-        first, second, _, *again = trace.values("drawn")
-        trace.expect_value(f"drawn again, {kind}", [second, first], again)
+        drawn, again = trace.values("drawn")[:6], trace.values("drawn")[6:]
+        trace.expect_value(f"drawn again, {kind}", [*drawn[2:4], *drawn[:2]], again)
 
 
 @rule(

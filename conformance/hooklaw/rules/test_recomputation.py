@@ -130,7 +130,11 @@ def test_reentrant_goes_to_the_end(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[CHECKPOINT.sentence(45)],
     needs=NEEDS,
-    mutants=["checkpoint-determinism-check-set-always", "recomputation-compares-its-first-tensor-only"],
+    mutants=[
+        "checkpoint-determinism-check-set-always",
+        "recomputation-compares-its-first-tensor-only",
+        "recomputation-compares-its-first-and-last-tensor-only",
+    ],
 )
 def test_other_shapes(backend: Backend, trace: Trace) -> None:
     """A non-reentrant checkpoint whose recomputed tensors have other shapes than the saved ones is an error.
@@ -138,11 +142,12 @@ def test_other_shapes(backend: Backend, trace: Trace) -> None:
     The docstring describes a check of shapes, dtypes and devices, which can be turned off; a check that finds a
     difference can only be an error.
     """
-    for nr, other in product(range(2), (2.0, [2.0], [[2.0, 2.0]])):
-        factors = iter([[2.0, 2.0], [2.0, 2.0], *([other, [2.0, 2.0]] if nr == 0 else [[2.0, 2.0], other])])
+    for nr, other in product(range(3), (2.0, [2.0], [[2.0, 2.0]])):
+        factors: list[Any] = [[2.0, 2.0]] * 6
+        factors[3 + nr] = other
 
-        def fn(x, factors=factors):
-            return x * backend.tensor(next(factors)) * backend.tensor(next(factors))
+        def fn(x, given=iter(factors)):  # noqa: B008 - one for each function
+            return x * backend.tensor(next(given)) * backend.tensor(next(given)) * backend.tensor(next(given))
 
         loss = backend.call(region(backend, fn, use_reentrant=False), leaf(backend))
 
@@ -151,14 +156,16 @@ def test_other_shapes(backend: Backend, trace: Trace) -> None:
 
 
 def of_another_dtype(backend: Backend, *, nr: int = 0) -> Any:
-    """Return a function whose second run saves float64 as one of two factors where the first run saved float32."""
+    """Return a function whose second run saves float64 as one of three factors where the first run saved float32."""
     calls: list[int] = []
 
     def fn(x):
-        dtypes = ["float32", "float32"]
+        dtypes = ["float32"] * 3
         dtypes[nr] = "float64" if calls else "float32"
         calls.append(0)
-        return x * backend.tensor([2.0, 3.0], dtype=dtypes[0]) * backend.tensor([1.0, 1.0], dtype=dtypes[1])
+        for factor, dtype in zip(([2.0, 3.0], [1.0, 1.0], [1.0, 1.0]), dtypes, strict=True):
+            x = x * backend.tensor(factor, dtype=dtype)
+        return x
 
     return fn
 
@@ -172,6 +179,7 @@ def of_another_dtype(backend: Backend, *, nr: int = 0) -> Any:
         "checkpoint-determinism-check-set-always",
         "recomputation-compares-shapes-only",
         "recomputation-compares-the-dtype-of-its-first-tensor-only",
+        "recomputation-compares-its-first-and-last-tensor-only",
     ],
 )
 def test_other_dtypes(backend: Backend, trace: Trace) -> None:
@@ -179,7 +187,7 @@ def test_other_dtypes(backend: Backend, trace: Trace) -> None:
 
     As for shapes, the docstring describes a check, and a check that finds a difference can only be an error.
     """
-    for nr in range(2):
+    for nr in range(3):
         loss = backend.call(region(backend, of_another_dtype(backend, nr=nr), use_reentrant=False), leaf(backend))
 
         with trace.raises(ErrorKind.CHECKPOINT_MISMATCH):
@@ -198,7 +206,7 @@ def test_unchecked(backend: Backend, trace: Trace) -> None:
 
     The input and the output have the same dtype in both runs, so the gradient is that of a plain run.
     """
-    for nr in (0, 1, 0):
+    for nr in range(3):
         x = leaf(backend)
         forward = region(backend, of_another_dtype(backend, nr=nr), use_reentrant=False, determinism_check="none")
         backend.backward(backend.call(forward, x))

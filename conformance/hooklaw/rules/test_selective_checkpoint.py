@@ -144,7 +144,7 @@ def test_bad_list(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[CONTEXTS.sentence(2)],
     needs=[*NEEDS, Capability.SIN_COS, Capability.MULTI_OUTPUT],
-    mutants=["selective-checkpoint-detaches"],
+    mutants=["selective-checkpoint-detaches", "selective-checkpoint-does-not-reach-captured-leaves"],
 )
 def test_gradients(backend: Backend, trace: Trace) -> None:
     """Whatever a selective checkpoint saves, the gradients are those without a checkpoint.
@@ -152,24 +152,26 @@ def test_gradients(backend: Backend, trace: Trace) -> None:
     It only chooses what is recomputed; the operations may have several outputs, and the function other results.
     """
 
-    def fn(x, note):
+    def fn(x, weight, note):
         first, second = backend.split(backend.exp(backend.exp(x * 0.1)) * x, 1)
-        return first * second * backend.cos(x), note
+        return first * second * backend.cos(x) * weight, note
 
-    def forward(x, policy):
+    def forward(x, weight, policy):
         contexts = partial(backend.create_selective_checkpoint_contexts, policy)
-        y, note = backend.checkpoint(fn, x, "note", use_reentrant=False, context_fn=contexts)
+        how = {"use_reentrant": False, "context_fn": contexts}
+        y, note = backend.checkpoint(lambda x, note: fn(x, weight, note), x, "note", **how)
         return backend.sum(y), note
 
-    plain = leaf(backend, 3.0, 5.0)
-    backend.backward(backend.sum(fn(plain, "note")[0]))
+    plain, factor = leaf(backend, 3.0, 5.0), leaf(backend)
+    backend.backward(backend.sum(fn(plain, factor, "note")[0]))
+    without = [backend.grad_of(plain), backend.grad_of(factor)]
     policies = {name: lambda _ctx, _operation, name=name: name for name in ("MUST_SAVE", "PREFER_RECOMPUTE")}
     for name, policy in {**policies, "only exp": only_exp("MUST_SAVE")}.items():
-        x = leaf(backend, 3.0, 5.0)
-        loss, note = backend.call(lambda x, policy=policy: forward(x, policy), x)
+        x, weight = leaf(backend, 3.0, 5.0), leaf(backend)
+        loss, note = backend.call(lambda x, weight=weight, policy=policy: forward(x, weight, policy), x)
         trace.expect_value("the other result", "note", note)
         backend.backward(loss)
-        trace.expect_value(f"x.grad, {name}", backend.grad_of(plain), backend.grad_of(x))
+        trace.expect_value(f"gradients, {name}", without, [backend.grad_of(x), backend.grad_of(weight)])
 
 
 @rule(
