@@ -203,7 +203,7 @@ def test_argument_of_a_float64_tensor(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[REGISTER_HOOK.sentence(2, 4)],
     needs=[Capability.TENSOR_HOOKS],
-    mutants=["root-hook-skipped"],
+    mutants=["root-hook-skipped", "replaced-gradient-of-a-root-reaches-the-first-input-alone"],
 )
 def test_root(backend: Backend, trace: Trace) -> None:
     """A hook on the root of a backward fires with the gradient 1, and may replace it for the whole graph."""
@@ -225,6 +225,14 @@ def test_root(backend: Backend, trace: Trace) -> None:
 
     trace.expect(("leaf", 1.0))
     trace.expect_value("leaf.grad", 7.0, backend.grad_of(leaf))
+
+    factors = [backend.tensor(number, requires_grad=True) for number in (2.0, 5.0)]
+    product = backend.call(lambda left, right: left * right, *factors)
+    backend.register_hook(product, trace.saw("product", lambda grad: grad * 3))
+    backend.backward(product)
+
+    trace.expect(("product", 1.0))
+    trace.expect_value("gradients of the factors", [15.0, 6.0], [backend.grad_of(factor) for factor in factors])
 
 
 @rule(

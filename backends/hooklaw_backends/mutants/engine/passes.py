@@ -337,3 +337,23 @@ class GradientsOfSingleValuesFitAfterTheHooks(Inside):
     def tensor_hooks(self, old: Hook, node: Any, grads: Any) -> Any:
         after = old(node, grads)
         return tuple(grad and ops.sum_to(grad, node.outputs[nr][0]) for nr, grad in enumerate(after))
+
+
+class ReplacedGradientOfARootReachesTheFirstInputAlone(Inside):
+    """What a hook of a root returns counts for the first input of the root's Node, and not for the others."""
+
+    _raw: Any = None
+
+    @instead_of(engine, "_tensor_hooks")
+    def tensor_hooks(self, old: Hook, node: Any, grads: Any) -> Any:
+        after = old(node, grads)
+        self._raw = None if len(node.next_edges) == 1 or after == grads else grads
+        return after
+
+    @instead_of(engine.Pass, "_execute")
+    def execute(self, old: Hook, this: Any, node: Any, given: Any) -> Any:
+        raw, self._raw = self._raw, None
+        if raw is None or node is not this._lone_root:
+            raw = None
+            return old(this, node, given)
+        return (*old(this, node, given)[:1], *old(this, node, list(raw))[1:])
