@@ -275,6 +275,16 @@ def saved_tensors_of_a_function_detached(self: Mutant, backward: Hook, ctx: Any,
     return backward(Context(ctx, saved_tensors=saved), *grads)
 
 
+@calling("custom_function", base=Knowing)
+def functions_are_constant_in_a_backward_that_creates_a_graph(
+    self: Knowing, backward: Hook, ctx: Any, *grads: Any
+) -> Any:
+    """In backward with create_graph=True what the backward of a custom Function computes has no history."""
+    creates = self.running("verb") == "backward" and self.running("create_graph")
+    with self.no_grad() if creates else nullcontext():
+        return backward(ctx, *grads)
+
+
 @calling("custom_function")
 def missing_gradients_of_a_function_padded(self: Mutant, backward: Hook, ctx: Any, *grads: Any) -> Any:
     """A tuple of too few gradients that a custom Function's backward returns is filled up with None."""

@@ -1,13 +1,14 @@
 """Mutants that lose hooks when a tensor is changed in place, miscount changes, or refuse the wrong ones."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 from weakref import ref
 
-from hooklaw_backends.mutants.base import Hook, Mutant, fresh, overriding, products
+from hooklaw_backends.mutants.base import Hook, Mutant, altering, fresh, overriding, products
 from hooklaw_backends.mutants.shared import Handle, as_prehook
+from hooklaw_backends.mutants.verbs import NODE
 
 
 class HookFollowsItsTensor(Mutant):
@@ -122,6 +123,38 @@ def leaf_without_dimensions_changed_in_place(self: Mutant, old: Hook, tensor: An
 def leaf_with_a_gradient_changed_in_place(self: Mutant, old: Hook, tensor: Any, factor: Any) -> Any:
     """A leaf that requires grad can be changed in place once it has a gradient."""
     return _changing(self, old, tensor, factor, if_=self.grad_of(tensor) is not None)
+
+
+class _KnowingChanges(Mutant):
+    """A mutant that knows which leaves were changed in place."""
+
+    def mul_(self, tensor: Any, factor: Any) -> Any:
+        self.kept += [ref(tensor)] * (self.is_leaf(tensor) and self.requires_grad(tensor))
+        return super().mul_(tensor, factor)
+
+    def unless_changed(self, hook: Hook, leaves: Sequence[Any]) -> Hook:
+        """Return a hook that runs only until one of these leaves is changed."""
+        its = [ref(leaf) for leaf in leaves]
+
+        def run(*given: Any) -> Any:
+            return None if any(kept() is leaf() is not None for kept in self.kept for leaf in its) else hook(*given)
+
+        return run
+
+
+@overriding("register_multi_grad_hook", base=_KnowingChanges)
+def multi_grad_hooks_of_a_leaf_lost_when_it_changes(
+    self: _KnowingChanges, old: Hook, tensors: Sequence[Any], hook: Hook, **how: Any
+) -> Any:
+    """The multi-grad hooks of a leaf do not run once it was changed in place."""
+    return old(tensors, self.unless_changed(hook, tensors), **how)
+
+
+@altering(*NODE, base=_KnowingChanges)
+def node_hooks_of_a_leaf_lost_when_it_changes(self: _KnowingChanges, node: Any, hook: Hook) -> Hook:
+    """The hooks on the Node of a leaf do not run once the leaf was changed in place."""
+    leaf = self.leaf_of(node)
+    return self.unless_changed(hook, [] if leaf is None else [leaf])
 
 
 class ParametersChangedInPlace(Mutant):

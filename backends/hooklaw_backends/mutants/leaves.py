@@ -212,6 +212,20 @@ class ParametersAreNoLeaves(Mutant):
         return super().is_leaf(tensor) and not any(kept() is tensor for kept in self.kept)
 
 
+class ResultsUnderNoGradAreNoLeavesOnceTheyRequireGrad(Mutant):
+    """The result of an operation on a leaf under no_grad is not a leaf once it was made to require grad."""
+
+    def call(self, fn: Hook, *tensors: Any) -> Any:
+        made = super().call(fn, *tensors)
+        is_unrecorded = self.is_tensor(made) and not self.requires_grad(made) and any(map(self.requires_grad, tensors))
+        self.kept += [ref(made)] if is_unrecorded else []
+        return made
+
+    def is_leaf(self, tensor: Any) -> bool:
+        is_result = any(kept() is tensor for kept in self.kept)
+        return super().is_leaf(tensor) and not (is_result and self.requires_grad(tensor))
+
+
 class ResultsUnderNoGradAreNoLeaves(Mutant):
     """The result of an operation under no_grad is not a leaf if one of the inputs requires grad."""
 

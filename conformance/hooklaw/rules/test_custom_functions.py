@@ -2,6 +2,7 @@
 
 from itertools import product
 from typing import Any
+from warnings import catch_warnings
 
 from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, notes, observed, page, rule
 from hooklaw.rules.hooks import NUMBERS, OTHERS
@@ -340,6 +341,26 @@ def test_double_backward(backend: Backend, trace: Trace) -> None:
         trace.expect_value("first derivative", [9.0, 48.0], first)
 
         trace.expect_value("second derivatives", [[18.0, 48.0], [3.0, 12.0]], backend.grad(backend.sum(first), [x, w]))
+
+
+@rule(
+    "custom-function.double-backward.by-backward",
+    level=Level.MUST,
+    sources=[notes("extending", "example").sentence(10, 11, 12), docstring("torch.Tensor.backward").sentence(17)],
+    needs=[Capability.CUSTOM_FUNCTION, Capability.BACKWARD_CREATE_GRAPH],
+    mutants=["functions-are-constant-in-a-backward-that-creates-a-graph"],
+)
+def test_double_backward_by_backward(backend: Backend, trace: Trace) -> None:
+    """A custom Function can be differentiated twice by backward with create_graph=True, and another backward."""
+    function, x = cube(backend), backend.tensor([1.0, 2.0], requires_grad=True)
+    with catch_warnings(action="ignore"):  # torch warns of the cycle of create_graph
+        backend.backward(backend.call(lambda x: backend.sum(function(x)), x), create_graph=True)
+    first = backend.grad_of(x)
+    trace.expect_value("first derivative", [3.0, 12.0], first)
+    backend.set_grad(x, None)
+    backend.backward(backend.sum(first))
+
+    trace.expect_value("second derivative", [6.0, 12.0], backend.grad_of(x))
 
 
 @rule(

@@ -93,6 +93,40 @@ def test_leaf_without_recording(backend: Backend, trace: Trace) -> None:
 
 
 @rule(
+    "inplace.leaf.no-grad.hooks",
+    level=Level.MUST,
+    sources=[
+        notes("autograd", "no-grad-mode").sentence(5, 6),
+        docstring("torch.autograd.graph.register_multi_grad_hook").sentence(3, 5),
+        docstring("torch.autograd.graph.Node.register_prehook").sentence(2),
+        docstring("torch.autograd.graph.Node.register_hook").sentence(2),
+    ],
+    needs=[
+        Capability.IN_PLACE,
+        Capability.GRAD_MODE,
+        Capability.MULTI_GRAD,
+        Capability.NODES,
+        Capability.NODE_HOOKS,
+    ],
+    mutants=["multi-grad-hooks-of-a-leaf-lost-when-it-changes", "node-hooks-of-a-leaf-lost-when-it-changes"],
+)
+def test_hooks_of_a_changed_leaf(backend: Backend, trace: Trace) -> None:
+    """Multi-grad hooks of a leaf, and hooks on its Node, run as before once it was changed in place under no_grad."""
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    node = backend.accumulate_grad(x)
+    backend.register_multi_grad_hook([x], lambda _: trace.log("all"))
+    backend.register_multi_grad_hook([x], lambda _: trace.log("any"), mode="any")
+    backend.node_register_prehook(node, lambda _: trace.log("pre-hook"))
+    backend.node_register_hook(node, lambda *_: trace.log("post-hook"))
+    for _ in range(2):
+        with backend.no_grad():
+            backend.mul_(x, 3)
+        backend.backward(backend.call(lambda x: backend.sum(x * 2), x))
+
+        trace.expect_in_any_order("all", "any", "pre-hook", "post-hook")
+
+
+@rule(
     "inplace.version-counter",
     level=Level.MUST,
     sources=[CHECKS.sentence(1, 2, 3)],

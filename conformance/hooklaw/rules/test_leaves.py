@@ -316,8 +316,12 @@ def test_parameters_and_views(backend: Backend, trace: Trace) -> None:
     "leaf.of-constants",
     level=Level.MUST,
     sources=[LEAF.sentence(1, 3, 4)],
-    needs=[Capability.REQUIRES_GRAD_FLAG],
-    mutants=["results-are-never-leaves", "only-given-data-makes-leaves"],
+    needs=[Capability.REQUIRES_GRAD_FLAG, Capability.GRAD_MODE],
+    mutants=[
+        "results-are-never-leaves",
+        "only-given-data-makes-leaves",
+        "results-under-no-grad-are-no-leaves-once-they-require-grad",
+    ],
 )
 def test_made_of_constants(backend: Backend, trace: Trace) -> None:
     """A tensor computed without recording is a leaf also after it was made to require grad, and gets a gradient."""
@@ -328,6 +332,14 @@ def test_made_of_constants(backend: Backend, trace: Trace) -> None:
     backend.backward(backend.call(lambda x: backend.sum(x * x), made))
 
     trace.expect_value("its gradient", [4.0, 8.0], backend.grad_of(made))
+
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    with backend.no_grad():
+        made = backend.call(lambda x: x * 2, x)
+    backend.set_requires_grad(made, requires_grad=True)
+    trace.expect_value("made in no_grad: is a leaf", expected=True, observed=backend.is_leaf(made))
+    backend.backward(backend.call(lambda x: backend.sum(x * x), made))
+    trace.expect_value("gradients", [[4.0, 8.0], None], [backend.grad_of(made), backend.grad_of(x)])
 
     for numbers in NUMBERS:
         made = backend.call(lambda x: x * 1, backend.tensor(numbers))
