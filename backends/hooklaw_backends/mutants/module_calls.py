@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 from warnings import catch_warnings
+from weakref import WeakKeyDictionary
 
 from hooklaw_backends.mutants import verbs
 from hooklaw_backends.mutants.base import Hook, InGrad, Mutant, altering, calling, fresh, overriding
@@ -373,3 +374,48 @@ def forward_pre_hooks_registered_in_a_checkpoint_run_once(
 ) -> Any:
     """A forward pre-hook that is registered in a checkpointed function runs in the first call alone."""
     return _once_if_made(self, old, module, hook, "in_checkpoint", **options)
+
+
+class ForwardRunsTheModuleHooksInsideAnotherModule(Mutant):
+    """A direct call of a module's forward runs its hooks if it is inside the forward of another module."""
+
+    depth = 0
+
+    def module(self, parameters: Mapping[str, Any], forward: Hook) -> Any:
+        def run(*args: Any, **kwargs: Any) -> Any:
+            self.depth += 1
+            try:
+                return forward(*args, **kwargs)
+            finally:
+                self.depth -= 1
+
+        return super().module(parameters, run)
+
+    def forward(self, module: Any, *inputs: Any) -> Any:
+        return module(*inputs) if self.depth else super().forward(module, *inputs)
+
+
+class _KnowsSiblings(Mutant):
+    """A mutant that knows which modules were called after another in the forward of the same module."""
+
+    running = fresh(list[int])
+    later = fresh(WeakKeyDictionary[Any, bool])
+
+    def module(self, parameters: Mapping[str, Any], forward: Hook) -> Any:
+        def run(module: Any, *args: Any, **kwargs: Any) -> Any:
+            if self.running:
+                self.running[-1] += 1
+                self.later[module] = self.running[-1] > 1
+            self.running.append(0)
+            try:
+                return forward(module, *args, **kwargs)
+            finally:
+                self.running.pop()
+
+        return super().module(parameters, run)
+
+
+@calling(*verbs.ON_ALL_MODULES, base=_KnowsSiblings)
+def global_module_hooks_on_the_first_inner_module(self: _KnowsSiblings, hook: Hook, module: Any, *rest: Any) -> Any:
+    """A global module hook does not run for a module that another calls after one that it called before."""
+    return None if self.later.get(module) else hook(module, *rest)

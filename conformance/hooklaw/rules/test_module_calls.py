@@ -24,7 +24,7 @@ FORWARD = docstring("torch.nn.Module.forward")
     level=Level.MUST,
     sources=[FORWARD.sentence(3)],
     needs=[Capability.MODULES, Capability.MODULE_FORWARD],
-    mutants=["forward-runs-the-module-hooks"],
+    mutants=["forward-runs-the-module-hooks", "forward-runs-the-module-hooks-inside-another-module"],
 )
 def test_forward_itself(backend: Backend, trace: Trace) -> None:
     """Module hooks run when the module is called, and not when its forward is called directly."""
@@ -38,6 +38,11 @@ def test_forward_itself(backend: Backend, trace: Trace) -> None:
     output = backend.call(lambda x: backend.forward(module, x), backend.tensor([1.0, 2.0]))
     trace.expect()
     trace.expect_value("output", [2.0, 4.0], output)
+
+    outer = backend.module({}, lambda _module, x: backend.forward(module, x) + module(x))
+    output = backend.call(outer, backend.tensor([1.0, 2.0]))
+    trace.expect("pre-hook", "hook")
+    trace.expect_value("output of another", [4.0, 8.0], output)
 
 
 @rule(

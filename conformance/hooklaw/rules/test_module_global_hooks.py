@@ -34,6 +34,7 @@ def leaf(backend: Backend) -> Any:
         "forward-hook-ignored",
         "global-forward-hook-ignored",
         "own-forward-hooks-beside-global-ones",
+        "global-module-hooks-on-the-first-inner-module",
     ],
 )
 def test_global_replaces(backend: Backend, trace: Trace) -> None:
@@ -52,6 +53,16 @@ def test_global_replaces(backend: Backend, trace: Trace) -> None:
     handle.remove()
 
     trace.expect_value("output", [31.0, 51.0], output)
+
+    one, other = (doubling(backend) for _ in range(2))
+    both = backend.module({}, lambda _module, x: one(x) + other(x) * 10)
+    handle = backend.register_module_forward_hook(
+        lambda given, _args, output: output + 1 if given in {one, other} else None
+    )
+    output = backend.call(both, backend.tensor([1.0, 2.0]))
+    handle.remove()
+
+    trace.expect_value("output of two inside another", [33.0, 55.0], output)
 
     module = backend.module({}, lambda _module, x: (x, x * 2, x * 3))
     handle = backend.register_module_forward_hook(
@@ -123,20 +134,23 @@ def test_global_keywords_hidden(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[BACKWARD.sentence(1, 3)],
     needs=[Capability.MODULES, Capability.GLOBAL_MODULE_HOOKS, Capability.MODULE_BACKWARD_HOOKS],
-    mutants=["global-module-hooks-on-the-outermost-module"],
+    mutants=["global-module-hooks-on-the-outermost-module", "global-module-hooks-on-the-first-inner-module"],
 )
 def test_all_modules(backend: Backend, trace: Trace) -> None:
     """A global full backward hook runs for a module inside another module too, and first for the inner one."""
-    inner = doubling(backend)
-    outer = backend.module({}, lambda _module, x: inner(x) * 3)
+    first, second = (doubling(backend) for _ in range(2))
+    outer = backend.module({}, lambda _module, x: second(first(x)) * 3)
+    labels = {"first": first, "second": second, "outer": outer}
     handle = backend.register_module_full_backward_hook(
-        lambda given, grad_input, _output: trace.log("inner" if given is inner else "outer", grad_input)
+        lambda given, grad_input, _output: trace.log(
+            next(label for label, module in labels.items() if module is given), grad_input
+        )
     )
 
     backend.backward(backend.call(lambda x: backend.sum(outer(x)), leaf(backend)))
     handle.remove()
 
-    trace.expect(("inner", [[6.0, 6.0]]), ("outer", [[6.0, 6.0]]))
+    trace.expect(("second", [[6.0, 6.0]]), ("first", [[12.0, 12.0]]), ("outer", [[12.0, 12.0]]))
 
 
 def expect_same_as_own(
