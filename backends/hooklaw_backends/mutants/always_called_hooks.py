@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from hooklaw_backends.mutants.base import Hook, Mutant, altering, fresh, overriding
+from hooklaw_backends.mutants.base import Hook, Mutant, altering, calling, fresh, overriding
 from hooklaw_backends.mutants.shared import without_result
 
 
@@ -146,3 +146,10 @@ class GlobalAlwaysCalledHooksSkippedIfAGlobalPreHookFails(Mutant):
             return None if self.has_failed and given[-1] is None else hook(*given)
 
         return super().register_module_forward_hook(run if options.get("always_call") else hook, **options)
+
+
+@calling("register_forward_hook", only="always_call")
+def falsy_output_of_an_always_called_hook_ignored(self: Mutant, hook: Hook, *given: Any) -> Any:
+    """What a forward hook with always_call=True returns is ignored if it is 0 or empty."""
+    result = hook(*given)
+    return result if self.is_tensor(result) or result else None

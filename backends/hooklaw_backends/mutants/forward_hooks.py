@@ -365,3 +365,12 @@ class NoneOfAForwardHookRestoresTheOutput(Mutant):
             return self.computed.get(module) if result is None and output is not None else result
 
         return super().register_forward_hook(module, hook if options.get("with_kwargs") else run, **options)
+
+
+@calling(*verbs.FORWARD)
+def forward_hooks_get_copies_of_several_outputs(self: Mutant, hook: Hook, *given: Any) -> Any:
+    """A forward hook gets clones of the tensors in a tuple of outputs."""
+    outputs = given[-1]
+    if type(outputs) is tuple:
+        outputs = tuple(self.clone(each) if self.is_tensor(each) else each for each in outputs)  # pyright: ignore[reportUnknownVariableType]
+    return hook(*given[:-1], outputs)

@@ -513,3 +513,55 @@ def keyword_arguments_among_the_positional_of_later_pre_hooks(self: Mutant, nr: 
 def keyword_arguments_among_several_positional_of_pre_hooks(self: Mutant, _nr: int, args: Any) -> bool:
     """A forward pre-hook gets the keyword arguments after the positional ones if there are several of these."""
     return len(args) > 1
+
+
+@calling("register_forward_hook", only="with_kwargs")
+def falsy_output_of_a_hook_with_kwargs_ignored(self: Mutant, hook: Hook, *given: Any) -> Any:
+    """What a forward hook with with_kwargs=True returns is ignored if it is 0 or empty."""
+    result = hook(*given)
+    return result if self.is_tensor(result) or result else None
+
+
+@calling("register_forward_hook", only="with_kwargs")
+def results_of_forward_hooks_with_kwargs_are_constants(self: Mutant, hook: Hook, *given: Any) -> Any:
+    """No gradient passes a tensor that a forward hook with with_kwargs=True returns."""
+    result = hook(*given)
+    return self.detach(result) if self.is_tensor(result) else result
+
+
+@calling(*verbs.FORWARD_PRE, only="with_kwargs")
+def none_of_a_pre_hook_with_kwargs_keeps_the_first_argument_alone(
+    _: Mutant, hook: Hook, module: Any, args: Any, kwargs: Any
+) -> Any:
+    """If a forward pre-hook with with_kwargs=True returns None, forward gets the first positional argument alone."""
+    result = hook(module, args, kwargs)
+    return (args[:1], kwargs) if result is None else result
+
+
+@calling(*verbs.FORWARD_PRE, only="with_kwargs")
+def none_of_a_pre_hook_with_kwargs_keeps_the_first_keyword_alone(
+    _: Mutant, hook: Hook, module: Any, args: Any, kwargs: Any
+) -> Any:
+    """If a forward pre-hook with with_kwargs=True returns None, forward gets the first keyword argument alone."""
+    result = hook(module, args, kwargs)
+    return (args, dict(list(kwargs.items())[:1])) if result is None else result
+
+
+@calling(*verbs.FORWARD_PRE, only="with_kwargs")
+def later_arguments_of_a_pre_hook_with_kwargs_ignored(
+    _: Mutant, hook: Hook, module: Any, args: Any, kwargs: Any
+) -> Any:
+    """Of as many arguments as it got that a forward pre-hook with with_kwargs=True returns the first counts alone."""
+    result = hook(module, args, kwargs)
+    is_right = isinstance(result, tuple) and len(result) == 2 and len(result[0]) == len(args)  # pyright: ignore[reportUnknownArgumentType]  # noqa: PLR2004
+    return ((*result[0][:1], *args[1:]), result[1]) if is_right else result
+
+
+@calling(*verbs.FORWARD_PRE, only="with_kwargs")
+def later_keyword_arguments_of_a_pre_hook_ignored(_: Mutant, hook: Hook, module: Any, args: Any, kwargs: Any) -> Any:
+    """Of the keyword arguments that a forward pre-hook returns those that it got replace nothing but for the first."""
+    result = hook(module, args, kwargs)
+    if not isinstance(result, tuple) or not isinstance(result[-1], dict):
+        return result
+    first = next(iter(result[1]), None)
+    return result[0], {name: kwargs.get(name, value) if name != first else value for name, value in result[1].items()}

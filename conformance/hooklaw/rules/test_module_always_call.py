@@ -6,7 +6,7 @@ from typing import Any
 from warnings import catch_warnings
 
 from hooklaw import Backend, Basis, Capability, Level, Trace, docstring, observed, rule
-from hooklaw.rules.hooks import EARLIER
+from hooklaw.rules.hooks import EARLIER, OTHERS
 
 HOOK = docstring("torch.nn.Module.register_forward_hook")
 GLOBAL = docstring("torch.nn.modules.module.register_module_forward_hook")
@@ -125,6 +125,7 @@ def test_always_called_once(backend: Backend, trace: Trace) -> None:
         "output-of-an-always-called-hook-ignored",
         "output-of-later-always-called-hooks-ignored",
         "output-of-an-always-called-hook-ignored-after-a-failure",
+        "falsy-output-of-an-always-called-hook-ignored",
     ],
 )
 def test_replaces_the_output(backend: Backend, trace: Trace) -> None:
@@ -146,6 +147,12 @@ def test_replaces_the_output(backend: Backend, trace: Trace) -> None:
         trace.expect_value("output of three hooks", [113.0, 115.0], output)
         with trace.raises_type(UserError):
             backend.call(lambda x: module(x, True), backend.tensor([1.0, 2.0]))  # noqa: FBT003 - by position
+
+    for result in OTHERS:
+        module = doubling(backend)
+        backend.register_forward_hook(module, lambda *_, result=result: result, always_call=True)
+        output = backend.call(module, backend.tensor([1.0, 2.0]))
+        trace.expect_value("output", repr(result), repr(output))
 
 
 @rule(

@@ -80,13 +80,17 @@ def test_after_forward(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOK.sentence(2, 7), TENSOR_HOOK.sentence(2, 4)],
     needs=[Capability.MODULES, Capability.TENSOR_HOOKS],
-    mutants=["forward-hooks-get-a-copy-of-the-output"],
+    mutants=["forward-hooks-get-a-copy-of-the-output", "forward-hooks-get-copies-of-several-outputs"],
 )
 def test_tensor_hook_on_the_output(backend: Backend, trace: Trace) -> None:
     """A tensor hook that a forward hook registers on the output runs in backward, and what it returns is used."""
 
     def hook(_module, _args, output):
         backend.register_hook(output, trace.saw("output", lambda grad: grad * 10))
+
+    def hook_each(module, args, outputs):
+        for output in outputs:
+            hook(module, args, output)
 
     module = backend.module({}, lambda _module, x: x * 2)
     backend.register_forward_hook(module, hook)
@@ -96,6 +100,15 @@ def test_tensor_hook_on_the_output(backend: Backend, trace: Trace) -> None:
 
         trace.expect(("output", [3.0, 3.0]))
         trace.expect_value("x.grad", [60.0, 60.0], backend.grad_of(x))
+
+    several = backend.module({}, lambda _module, x: (x * 2, x * 3))
+    backend.register_forward_hook(several, hook_each)
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    first, second = backend.call(several, x)
+    backend.backward(backend.sum(first * 5 + second * 7))
+
+    trace.expect_in_any_order("output", "output")
+    trace.expect_value("x.grad of several", [310.0, 310.0], backend.grad_of(x))
 
 
 @rule(
@@ -255,7 +268,11 @@ def test_sees_replaced_keywords(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOK.sentence(8, 9)],
     needs=[Capability.MODULES, Capability.FORWARD_HOOK_KWARGS],
-    mutants=["output-of-a-hook-with-kwargs-ignored"],
+    mutants=[
+        "output-of-a-hook-with-kwargs-ignored",
+        "falsy-output-of-a-hook-with-kwargs-ignored",
+        "results-of-forward-hooks-with-kwargs-are-constants",
+    ],
 )
 def test_replaces_the_output_with_keywords(backend: Backend, trace: Trace) -> None:
     """What a forward hook with with_kwargs=True returns becomes the output of the module; None keeps the output."""
@@ -265,9 +282,18 @@ def test_replaces_the_output_with_keywords(backend: Backend, trace: Trace) -> No
     )
     backend.register_forward_hook(module, lambda *_: None, with_kwargs=True)
 
-    output = backend.call(lambda x: module(x, factor=3), backend.tensor([1.0, 2.0]))
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    output = backend.call(lambda x: module(x, factor=3), x)
+    backend.backward(backend.sum(output))
 
     trace.expect_value("output", [6.0, 9.0], output)
+    trace.expect_value("x.grad", [3.0, 3.0], backend.grad_of(x))
+
+    for result in OTHERS:
+        module = doubling(backend)
+        backend.register_forward_hook(module, lambda *_, result=result: result, with_kwargs=True)
+        output = backend.call(module, backend.tensor([1.0, 2.0]))
+        trace.expect_value("output", repr(result), repr(output))
 
 
 @rule(

@@ -197,6 +197,8 @@ def test_keywords_hidden(backend: Backend, trace: Trace) -> None:
         "empty-keyword-arguments-of-a-pre-hook-ignored",
         "empty-arguments-of-a-pre-hook-with-kwargs-ignored",
         "new-keyword-arguments-of-a-pre-hook-dropped",
+        "later-arguments-of-a-pre-hook-with-kwargs-ignored",
+        "later-keyword-arguments-of-a-pre-hook-ignored",
         "keyword-tensors-that-a-pre-hook-returns-are-constants",
     ],
 )
@@ -237,6 +239,16 @@ def test_with_keywords(backend: Backend, trace: Trace) -> None:
     backend.backward(backend.call(lambda x: backend.sum(module(x, factor=x * 3)), x))
     trace.expect_value("x.grad", [30.0, 60.0], backend.grad_of(x))
 
+    def tenfold(_module, args, kwargs):
+        return tuple(value * 10 for value in args), {name: value * 100 for name, value in kwargs.items()}
+
+    module = backend.module(
+        {}, lambda _module, *args, **named: (trace.log("forward", [args, sorted(named.items())]), x)[1]
+    )
+    backend.register_forward_pre_hook(module, tenfold, with_kwargs=True)
+    backend.call(lambda x: module(x, 2, 3, first=4, second=5, third=6), backend.tensor([1.0]))
+    trace.expect(("forward", [[[10.0], 20, 30], [["first", 400], ["second", 500], ["third", 600]]]))
+
 
 @rule(
     "module.forward-pre.with-kwargs.none-keeps",
@@ -246,6 +258,8 @@ def test_with_keywords(backend: Backend, trace: Trace) -> None:
     mutants=[
         "none-of-a-pre-hook-with-kwargs-drops-them",
         "none-of-a-pre-hook-with-kwargs-restores-the-arguments",
+        "none-of-a-pre-hook-with-kwargs-keeps-the-first-argument-alone",
+        "none-of-a-pre-hook-with-kwargs-keeps-the-first-keyword-alone",
     ],
 )
 def test_with_keywords_returns_none(backend: Backend, trace: Trace) -> None:
@@ -264,6 +278,12 @@ def test_with_keywords_returns_none(backend: Backend, trace: Trace) -> None:
 
     trace.expect("pre-hook", "last")
     trace.expect_value("output", [55.0, 60.0], output)
+
+    module = backend.module({}, lambda _module, x, y=0, factor=1, added=0: x * factor + y + added)
+    backend.register_forward_pre_hook(module, lambda *_: None, with_kwargs=True)
+    given = backend.tensor([1.0, 2.0]), backend.tensor([10.0, 14.0])
+    output = backend.call(lambda x, y: module(x, y, factor=3, added=7), *given)
+    trace.expect_value("output of several", [20.0, 27.0], output)
 
 
 @rule(
