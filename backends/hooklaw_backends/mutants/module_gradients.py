@@ -531,3 +531,12 @@ def full_backward_hook_overlooks_a_repeated_non_leaf(
 
     self.register_forward_pre_hook(module, lambda _, inputs: tuple(detached(inputs)))
     return old(module, hook, **how)
+
+
+@calling(*verbs.MODULE_BACKWARD, base=KnowsReplacements)
+def none_of_a_module_backward_hook_restores_several_gradients(
+    self: KnowsReplacements, hook: Hook, module: Any, grads: Any, *rest: Any
+) -> Any:
+    """If a backward hook returns None, several gradients are those from before the hook that ran last."""
+    result = self.noted(hook(module, grads, *rest), grads)
+    return self.replaced_by(grads) if result is None and len(grads) > 1 else result

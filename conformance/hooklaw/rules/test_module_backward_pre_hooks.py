@@ -197,7 +197,11 @@ def test_none_for_others(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOK.sentence(5)],
     needs=NEEDS,
-    mutants=["none-of-a-module-backward-hook-is-zeros", "none-of-a-module-backward-hook-restores-the-gradients"],
+    mutants=[
+        "none-of-a-module-backward-hook-is-zeros",
+        "none-of-a-module-backward-hook-restores-the-gradients",
+        "none-of-a-module-backward-hook-restores-several-gradients",
+    ],
 )
 def test_none_keeps(backend: Backend, trace: Trace) -> None:
     """A backward pre-hook that returns None does not change the gradients of its module's outputs."""
@@ -217,6 +221,14 @@ def test_none_keeps(backend: Backend, trace: Trace) -> None:
 
     trace.expect("pre-hook", "last")
     trace.expect_value("y.grad", [30.0, 50.0], backend.grad_of(y))
+
+    z, several = leaf(backend), backend.module({}, lambda _module, x: (x * 2, x * 3))
+    backend.register_full_backward_pre_hook(several, lambda _, grads: (grads[0] * 10, grads[1] * 100))
+    backend.register_full_backward_pre_hook(several, lambda *_: None)
+    first, second = backend.call(several, z)
+    backend.backward(backend.sum(first + second * 5))
+
+    trace.expect_value("z.grad", [1520.0, 1520.0], backend.grad_of(z))
 
 
 @rule(

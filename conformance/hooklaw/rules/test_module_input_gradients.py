@@ -251,6 +251,7 @@ def test_replaces_by_a_list(backend: Backend, trace: Trace) -> None:
         "none-of-a-module-backward-hook-swaps-the-gradients",
         "none-of-a-module-backward-hook-is-zeros",
         "none-of-a-module-backward-hook-restores-the-gradients",
+        "none-of-a-module-backward-hook-restores-several-gradients",
     ],
 )
 def test_none_keeps(backend: Backend, trace: Trace) -> None:
@@ -276,6 +277,13 @@ def test_none_keeps(backend: Backend, trace: Trace) -> None:
     backend.backward(backend.sum(backend.call(several, *pair)))
 
     trace.expect_value("gradients of both", [[2.0, 2.0], [5.0, 5.0]], [backend.grad_of(each) for each in pair])
+
+    pair = (leaf(backend), leaf(backend))
+    backend.register_full_backward_hook(several, lambda _, grads, _output: (grads[0] * 10, grads[1] * 10))
+    backend.register_full_backward_hook(several, lambda *_: None)
+    backend.backward(backend.sum(backend.call(several, *pair)))
+
+    trace.expect_value("replaced gradients", [[20.0, 20.0], [50.0, 50.0]], [backend.grad_of(each) for each in pair])
 
 
 @rule(
