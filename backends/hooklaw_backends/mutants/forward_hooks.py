@@ -374,3 +374,48 @@ def forward_hooks_get_copies_of_several_outputs(self: Mutant, hook: Hook, *given
     if type(outputs) is tuple:
         outputs = tuple(self.clone(each) if self.is_tensor(each) else each for each in outputs)  # pyright: ignore[reportUnknownVariableType]
     return hook(*given[:-1], outputs)
+
+
+@altering("register_forward_hook", only="with_kwargs")
+def forward_hooks_with_kwargs_get_the_arguments_of_the_caller(self: Mutant, module: Any, hook: Hook) -> Hook:
+    """A forward hook with with_kwargs=True gets the caller's positional arguments, whatever pre-hooks replaced."""
+    given = inputs_to(self, module, prepend=True)
+    return lambda module, _, *rest: hook(module, tuple(given), *rest)
+
+
+@calling("register_forward_pre_hook", base=KnowsReplacements, only="with_kwargs")
+def _notes_pre_hooks_with_kwargs(self: KnowsReplacements, hook: Hook, module: Any, args: Any, kwargs: Any) -> Any:
+    """A mutant that keeps the arguments that forward pre-hooks with with_kwargs=True replaced."""
+    result = hook(module, args, kwargs)
+    self.noted(result[0] if isinstance(result, tuple) else None, args)
+    return result
+
+
+@calling("register_forward_hook", base=_notes_pre_hooks_with_kwargs)
+def arguments_that_a_pre_hook_with_kwargs_replaced_not_seen(
+    self: KnowsReplacements, hook: Hook, module: Any, args: Any, *rest: Any
+) -> Any:
+    """A forward hook gets the arguments from before a forward pre-hook with with_kwargs=True replaced them."""
+    return hook(module, self.replaced_by(args) or args, *rest)
+
+
+@calling("register_module_forward_pre_hook", base=KnowsReplacements)
+def _notes_global_pre_hooks(self: KnowsReplacements, hook: Hook, module: Any, args: Any) -> Any:
+    """A mutant that keeps the arguments that global forward pre-hooks replaced."""
+    return self.noted(hook(module, args), args)
+
+
+@calling("register_forward_hook", base=_notes_global_pre_hooks)
+def arguments_that_a_global_pre_hook_replaced_not_seen(
+    self: KnowsReplacements, hook: Hook, module: Any, args: Any, *rest: Any
+) -> Any:
+    """A module's own forward hook gets the arguments from before a global forward pre-hook replaced them."""
+    return hook(module, self.replaced_by(args) or args, *rest)
+
+
+@calling("register_module_forward_hook", base=_notes_global_pre_hooks)
+def arguments_that_a_global_pre_hook_replaced_not_seen_by_global_hooks(
+    self: KnowsReplacements, hook: Hook, module: Any, args: Any, *rest: Any
+) -> Any:
+    """A global forward hook gets the arguments from before a global forward pre-hook replaced them."""
+    return hook(module, self.replaced_by(args) or args, *rest)

@@ -321,7 +321,8 @@ class _LookingUpLate(Mutant):
 
     def module(self, parameters: Mapping[str, Any], forward: Hook) -> Any:
         def run(module: Any, *args: Any, **kwargs: Any) -> Any:
-            self.called_with[module] = len(self.registered.get(module, ()))
+            if module in self.registered:  # a replica is not
+                self.called_with[module] = len(self.registered[module])
             return forward(module, *args, **kwargs)
 
         return super().module(parameters, run)
@@ -334,7 +335,7 @@ class _LookingUpLate(Mutant):
 
         def run(module: Any, grads: Any, *outputs: Any) -> Any:
             result = hook(module, grads, *outputs)
-            for late in hooks[self.called_with[module] :]:
+            for late in hooks[self.called_with.get(module, len(hooks)) :]:
                 new = late(module, grads if result is None else result, *outputs)
                 result = result if new is None else new
             return result
@@ -387,3 +388,11 @@ class GlobalForwardPreHooksRunAfterLaterOnes(Mutant):
         for entry in self.everywhere:
             entry[1] = super().register_module_forward_pre_hook(entry[0])
         return own
+
+
+@overriding("register_full_backward_pre_hook", base=_LookingUpLate)
+def later_backward_pre_hooks_of_a_module_looked_up_late(
+    self: _LookingUpLate, old: Hook, module: Any, hook: Hook, **options: bool
+) -> Any:
+    """A backward pre-hook that a module gets after a call runs for that call if the module had another then."""
+    return self.registering(old, module, hook, **options)

@@ -232,6 +232,31 @@ def test_none_keeps(backend: Backend, trace: Trace) -> None:
 
 
 @rule(
+    "module.full-backward-pre.registered-after-forward",
+    level=Level.SHOULD,
+    sources=[notes("autograd", "special-hooks").sentence(4)],
+    needs=NEEDS,
+    mutants=["later-backward-pre-hooks-of-a-module-looked-up-late"],
+)
+def test_registered_late(backend: Backend, trace: Trace) -> None:
+    """A backward pre-hook runs only for calls of its module after its registration.
+
+    The notes say how torch does it, "As the forward is computed, hooks are registered", which is less than a promise.
+    """
+    module, expected = weighted(backend), list[str]()
+    for label in EARLIER:
+        output = backend.call(module, leaf(backend))
+        backend.register_full_backward_pre_hook(module, lambda *_, label=label: trace.log(label))
+        backend.backward(backend.sum(output))
+
+        trace.expect(*expected)
+        expected.append(label)
+
+    backend.backward(backend.sum(backend.call(module, leaf(backend))))
+    trace.expect(*expected)
+
+
+@rule(
     "module.full-backward-pre.handle",
     level=Level.MUST,
     sources=[HOOK.sentence(14)],

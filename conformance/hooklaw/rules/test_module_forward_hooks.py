@@ -236,31 +236,41 @@ def test_keywords(backend: Backend, trace: Trace) -> None:
 @rule(
     "module.forward.kwargs.modified",
     level=Level.MUST,
-    sources=[HOOK.sentence(8)],
+    sources=[HOOK.sentence(8), MODULES.sentence(15)],
     needs=[Capability.MODULES, Capability.FORWARD_HOOK_KWARGS, Capability.FORWARD_PRE_HOOK_KWARGS],
     mutants=[
         "replaced-keyword-arguments-not-seen",
         "forward-hook-gets-the-keywords-that-the-first-pre-hook-left",
         "dropped-keyword-arguments-seen",
         "added-keyword-arguments-not-seen",
+        "forward-hooks-with-kwargs-get-the-arguments-of-the-caller",
+        "arguments-that-a-pre-hook-with-kwargs-replaced-not-seen",
     ],
 )
 def test_sees_replaced_keywords(backend: Backend, trace: Trace) -> None:
-    """A forward hook with with_kwargs=True gets the keyword arguments of forward, as forward pre-hooks left them."""
+    """A forward hook with with_kwargs=True gets the arguments of forward and its keywords, as pre-hooks left them.
+
+    The example in the notes shows it of arguments, and with_kwargs=True passes those given to forward by keyword.
+    """
     module = backend.module({}, lambda _module, x, factor=1, **_others: x * factor)
     for name, added in (("first", 2), ("second", 4)):
         backend.register_forward_pre_hook(
             module,
-            lambda _, args, kwargs, name=name, added=added: (args, {"factor": kwargs["factor"] + added, name: added}),
+            lambda _, args, kwargs, name=name, added=added: (
+                (args[0] + added,),
+                {"factor": kwargs["factor"] + added, name: added},
+            ),
             with_kwargs=True,
         )
     backend.register_forward_hook(
-        module, lambda _module, _args, kwargs, _output: trace.log("keywords", sorted(kwargs.items())), with_kwargs=True
+        module,
+        lambda _module, args, kwargs, _output: trace.log("given", [args, sorted(kwargs.items())]),
+        with_kwargs=True,
     )
 
     backend.call(lambda x: module(x, factor=3, dropped=5), backend.tensor([1.0, 2.0]))
 
-    trace.expect(("keywords", [["factor", 9], ["second", 4]]))
+    trace.expect(("given", [[[7.0, 8.0]], [["factor", 9], ["second", 4]]]))
 
 
 @rule(

@@ -5,13 +5,14 @@ from itertools import chain
 from typing import Any
 from warnings import catch_warnings
 
-from hooklaw import Backend, Capability, Level, Trace, docstring, rule
+from hooklaw import Backend, Capability, Level, Trace, docstring, notes, rule
 from hooklaw.rules.hooks import GLOBAL_BACKWARD, GLOBAL_BACKWARD_PRE, NUMBERS, OTHERS, gets_each_value, uses_each_value
 
 PRE = docstring("torch.nn.modules.module.register_module_forward_pre_hook")
 FORWARD = docstring("torch.nn.modules.module.register_module_forward_hook")
 BACKWARD_PRE = docstring("torch.nn.modules.module.register_module_full_backward_pre_hook")
 BACKWARD = docstring("torch.nn.modules.module.register_module_full_backward_hook")
+MODULES = notes("modules", "module-hooks")
 
 
 def doubling(backend: Backend) -> Any:
@@ -84,6 +85,41 @@ def test_global_replaces(backend: Backend, trace: Trace) -> None:
         output = backend.call(module, backend.tensor([1.0]))
         handle.remove()
         trace.expect_value("any output", result, output)
+
+
+@rule(
+    "module.forward.sees-modified-input.global",
+    level=Level.MUST,
+    sources=[PRE.sentence(7), MODULES.sentence(15)],
+    needs=[Capability.MODULES, Capability.GLOBAL_MODULE_HOOKS],
+    mutants=[
+        "arguments-that-a-global-pre-hook-replaced-not-seen",
+        "arguments-that-a-global-pre-hook-replaced-not-seen-by-global-hooks",
+    ],
+)
+def test_sees_replaced_arguments(backend: Backend, trace: Trace) -> None:
+    """A forward hook, global or of a module, gets the arguments that a global forward pre-hook put in place of others.
+
+    The example in the notes shows that a forward hook gets replaced inputs; a global hook replaces them likewise.
+    """
+
+    def saw(label):
+        return lambda given, args, _output: trace.log(label, args) if given is module else None
+
+    module = backend.module({}, lambda _module, x, y: x * y)
+    backend.register_forward_hook(module, saw("own"))
+    handles = [
+        backend.register_module_forward_pre_hook(
+            lambda given, args: (args[0] + 10, args[1] + 20) if given is module else None
+        ),
+        backend.register_module_forward_hook(saw("global")),
+    ]
+    output = backend.call(lambda x, y: backend.sum(module(x, y)), backend.tensor([1.0]), backend.tensor([2.0]))
+    for handle in handles:
+        handle.remove()
+
+    trace.expect(("global", [[11.0], [22.0]]), ("own", [[11.0], [22.0]]))
+    trace.expect_value("output", 242.0, output)
 
 
 @rule(
