@@ -391,3 +391,11 @@ class BackwardWritesFirstZeros(Mutant):
         for param in self.kept:
             if self.grad_of(param) is None:
                 self.set_grad(param, self.zeros_like(param))
+
+
+@calling("register_optimizer_step_post_hook", base=_InStep)
+def global_step_post_hooks_get_the_arguments_of_the_caller(
+    self: _InStep, hook: Hook, optimizer: Any, args: Any, _kwargs: Any
+) -> None:
+    """A step post-hook on all optimizers gets the caller's arguments, whatever pre-hooks returned."""
+    hook(optimizer, args[:1], dict(self.arguments))

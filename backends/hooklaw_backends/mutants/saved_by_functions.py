@@ -334,3 +334,22 @@ class FunctionsReadDetachedTensorsUnderHooks(Mutant):
             return backward(Context(ctx, saved_tensors=read), *grads)
 
         return super().custom_function(saving, reading, **options)
+
+
+class SavedOutputsOfFunctionsReleasedLate(_InFunction):
+    """What a custom Function saves beside its inputs is freed only at the end of the backward."""
+
+    def saved_tensors_hooks(self, pack: Hook, unpack: Hook) -> AbstractContextManager[Any]:
+        def keep(tensor: Any) -> Any:
+            is_input = any(tensor is given for given in self.inputs)
+            return pack(tensor), self.applying and not is_input
+
+        def read(both: Any) -> Any:
+            self.kept += [both] * both[1]
+            return unpack(both[0])
+
+        return super().saved_tensors_hooks(keep, read)
+
+    def backward(self, root: Any, gradient: Any = None, **how: Any) -> None:
+        super().backward(root, gradient, **how)
+        self.kept = []

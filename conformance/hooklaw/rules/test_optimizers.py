@@ -250,6 +250,7 @@ def test_first_argument(backend: Backend, trace: Trace) -> None:
         "global-step-post-hook-handle-removes-nothing",
         "global-step-hooks-of-earlier-optimizers",
         "step-post-hook-gets-no-arguments",
+        "global-step-post-hooks-get-the-arguments-of-the-caller",
     ],
 )
 def test_all_optimizers(backend: Backend, trace: Trace) -> None:
@@ -282,6 +283,18 @@ def test_all_optimizers(backend: Backend, trace: Trace) -> None:
         ("before", [False, True, True, True, [4.0], [5.0]]),
         ("after", [False, True, True, True, [4.0], [4.0]]),
     )
+
+    for each in passing(closure):
+        handles = [
+            backend.register_optimizer_step_pre_hook(each),
+            backend.register_optimizer_step_post_hook(
+                lambda _, args, kwargs: trace.log("has the closure", closure in (*args, *kwargs.values()))
+            ),
+        ]
+        backend.step(first)
+        for handle in handles:
+            handle.remove()
+        trace.expect(("has the closure", True))
 
 
 @rule(

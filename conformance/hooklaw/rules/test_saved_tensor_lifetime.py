@@ -367,6 +367,7 @@ def releases(backend: Backend, trace: Trace, forward: Callable[..., Any]) -> Non
     mutants=[
         "saved-tensors-released-at-the-end-of-the-pass",
         "later-saved-tensors-of-functions-released-late",
+        "saved-outputs-of-functions-released-late",
         "packed-objects-outlive-the-graph",
     ],
     except_under={"retained": "the law is of passes that do not retain the graph"},
@@ -375,8 +376,9 @@ def test_custom_function(backend: Backend, trace: Trace) -> None:
     """A custom Function's saved tensors are freed after its backward, before anything upstream is executed."""
 
     def square(ctx, x):
-        ctx.save_for_backward(x, x)
-        return x * x
+        output = x * x
+        ctx.save_for_backward(x, x, output, x * 5)
+        return output
 
     def forward(x):
         y = x * 2
@@ -390,7 +392,7 @@ def test_custom_function(backend: Backend, trace: Trace) -> None:
     with without_collector():
         backend.backward(loss)
 
-    trace.expect("released", "released", "upstream")
+    trace.expect(*["released"] * 4, "upstream")
 
 
 @rule(
