@@ -271,6 +271,45 @@ def test_buffers_broadcast(backend: Backend, trace: Trace) -> None:
 
 
 @rule(
+    "ddp.buffers-broadcast.after-no-grad",
+    level=Level.MUST,
+    sources=[DDP.sentence(30, 63, 103)],
+    needs=[
+        *NEEDS,
+        Capability.MODULE_PARTS,
+        Capability.BUFFER_SYNC,
+        Capability.IN_PLACE,
+        Capability.GRAD_MODE,
+    ],
+    mutants=["ddp-broadcasts-no-buffers", "ddp-broadcasts-one-buffer"],
+    processes=RANKS,
+)
+def test_buffers_broadcast_after_no_grad(backend: Backend, trace: Trace) -> None:
+    """A forward of a distributed module after one in no_grad has the buffers of rank 0 in all ranks.
+
+    They are broadcast in every iteration, at the beginning of forward: no iteration is left out.
+    """
+
+    def forward(module, x):
+        trace.log("steps in forward", module.steps)
+        trace.log("more in forward", module.more)
+        return x * module.weight
+
+    for _ in range(2):
+        module = weighted(backend, forward)
+        for name in ("steps", "more"):
+            backend.register_buffer(module, name, backend.tensor([1.0]))
+        parallel = backend.distributed_data_parallel(module)
+        for passes, under in enumerate((backend.no_grad, backend.no_grad, backend.enable_grad, backend.enable_grad), 1):
+            for buffer in (module.steps, module.more):
+                backend.mul_(buffer, number(backend) + 1)
+            with under():
+                backend.call(parallel, own_input(backend))
+            expected = [2.0**passes]
+            trace.expect(("steps in forward", expected), ("more in forward", expected))
+
+
+@rule(
     "ddp.reducer-hooks",
     level=Level.SHOULD,
     sources=[DESIGN.sentence(14), DDP.sentence(39, 52)],
