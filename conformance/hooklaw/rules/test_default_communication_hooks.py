@@ -3,13 +3,14 @@
 from typing import Any
 
 from hooklaw import Backend, Capability, Level, Trace, docstring, rule
-from hooklaw.rules.ranks import FLAT, PAIRS, RANKS, mean, number, run, two_weights
+from hooklaw.rules.ranks import FLAT, PAIRS, RANKS, mean, number, run, two_weights, weighted
 
 HOOKS = "torch.distributed.algorithms.ddp_comm_hooks"
 ALL_REDUCE = docstring(f"{HOOKS}.default_hooks.allreduce_hook")
 COMPRESS = docstring(f"{HOOKS}.default_hooks.fp16_compress_hook")
 WRAPPER = docstring(f"{HOOKS}.default_hooks.fp16_compress_wrapper")
 NO_OP = docstring(f"{HOOKS}.debugging_hooks.noop_hook")
+COMM_HOOK = docstring("torch.nn.parallel.DistributedDataParallel.register_comm_hook")
 NEEDS = [
     Capability.DEFAULT_COMM_HOOKS,
     Capability.COMM_HOOKS,
@@ -157,6 +158,36 @@ def test_fp16_compress_wrapper(backend: Backend, trace: Trace) -> None:
         trace.expect_value("gradients and dtypes", list(direct), list(wrapped))
     with trace.raises_type(WrappedHookError, "from the wrapped hook"):
         gradients_by(backend, wrapper(fail))
+
+
+@rule(
+    "ddp.default-comm-hook.fp16-compress-wrapper.state",
+    level=Level.MUST,
+    sources=[WRAPPER.sentence(2), COMM_HOOK.sentence(4)],
+    needs=[*NEEDS, Capability.FLOAT16],
+    mutants=["fp16-compress-wrapper-loses-the-state"],
+    processes=RANKS,
+)
+def test_fp16_compress_wrapper_state(backend: Backend, trace: Trace) -> None:
+    """The hook in fp16_compress_wrapper is passed the state that the wrapper was registered with, the same object.
+
+    A state is passed to the hook, and the wrapper is said to change the gradients alone.
+    """
+    given: list[Any] = []
+
+    def hook(state, bucket):
+        given.append(state)
+        return backend.future(bucket.buffer())
+
+    wrapper = backend.default_comm_hook("fp16_compress_wrapper")
+    states: list[Any] = [[], []]
+    for state in states:
+        parallel = backend.distributed_data_parallel(weighted(backend))
+        backend.register_comm_hook(parallel, state, wrapper(hook))
+        for _ in range(3):
+            run(backend, parallel)
+            trace.expect_value("the state itself", [True], [each is state for each in given])
+            given.clear()
 
 
 @rule(

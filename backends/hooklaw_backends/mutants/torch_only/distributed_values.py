@@ -128,3 +128,9 @@ def ddp_packs_nothing_from_the_third_context_on(self: _KnowsDistributedModules, 
     """Where a module is distributed saved-tensor hooks apply in their first two contexts alone."""
     self.contexts += 1
     return (pack, unpack) if not self.kept or self.contexts < THIRD else (self.detach, lambda packed: packed)
+
+
+@wrapping
+def fp16_compress_wrapper_loses_the_state(self: Mutant, hook: Hook) -> Hook:
+    """The hook in fp16_compress_wrapper is passed None as its state."""
+    return lambda _, bucket: hook(None, bucket)
