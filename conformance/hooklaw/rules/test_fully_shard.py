@@ -3,7 +3,7 @@
 from typing import Any
 
 from hooklaw import Backend, Basis, Capability, Level, Trace, docstring, observed, rule
-from hooklaw.rules.ranks import RANKS, ROWS, number, own_part, part, rows, whole
+from hooklaw.rules.ranks import RANKS, number, own_part, part, rows, whole
 from hooklaw.rules.sharded import (
     GRADIENTS,
     LAST,
@@ -299,52 +299,6 @@ def test_ignored_params(backend: Backend, trace: Trace) -> None:
 
 
 @rule(
-    "fsdp.forward-method",
-    level=Level.MUST,
-    sources=[docstring("torch.distributed.fsdp.register_fsdp_forward_method").sentence(1, 4)],
-    needs=[*NEEDS],
-    mutants=[
-        "forward-method-not-registered",
-        "forward-method-loses-its-result",
-        "forward-method-gathers-parameters-in-forward-alone",
-    ],
-    processes=RANKS,
-)
-def test_forward_method(backend: Backend, trace: Trace) -> None:
-    """A method that is registered as a forward method of a fully sharded module sees whole parameters.
-
-    Backward through its result is that of a forward, so parameters are whole in it too, and gradients are reduced.
-    """
-
-    def method(module):
-        def called(x, *, factor=0.0):
-            trace.log("in the method", "a part" if backend.is_sharded(module.weight) else backend.detach(module.weight))
-            return x * module.weight * factor
-
-        return called
-
-    plain = sharded(backend, reshard_after_forward=True)
-    run(backend, plain)
-    once = gradient(backend, plain)
-    results = [number(backend) * row * value for row, value in zip(ROWS, VALUES, strict=True)]
-    for _ in range(2):
-        module = sharded(backend, reshard_after_forward=True)
-        module.other, module.another = method(module), method(module)
-        for name in ("other", "another"):
-            backend.register_fsdp_forward_method(module, name)
-        for passes, name in enumerate(("other", "another") * 3, 1):
-            x = backend.tensor([number(backend) * row for row in ROWS], requires_grad=True)
-            outputs = backend.call(lambda x, of=(module, name): getattr(*of)(x, factor=1.0), x)
-            trace.expect(("in the method", VALUES))
-            trace.expect_value("sharded after it", True, backend.is_sharded(module.weight))  # noqa: FBT003
-            trace.expect_value("its result", results, outputs)
-            backend.backward(backend.sum(outputs))
-            trace.expect_value("x.grad", VALUES, backend.grad_of(x))
-            trace.expect_value("reduced", True, is_reduced(backend, module))  # noqa: FBT003 - the expected value
-            trace.expect_value("weight.grad", [passes * value for value in once], gradient(backend, module))
-
-
-@rule(
     "fsdp.unshard-reshard",
     level=Level.MUST,
     sources=[
@@ -445,7 +399,6 @@ def test_no_gradient_sync(backend: Backend, trace: Trace) -> None:
         "all-reduce-hook-ignored",
         "all-reduce-hook-before-reduction",
         "all-reduce-hook-on-a-copy",
-        "all-reduce-hook-error-swallowed",
     ],
     except_under=PARTS,
     processes=RANKS,
@@ -456,7 +409,7 @@ def test_all_reduce_hook(backend: Backend, trace: Trace) -> None:
     The hook stands for an all-reduce, and returns None, so what it does to its argument is what it does.
     A division after the hook is left open, so the hook may see a multiple of the gradient, the same in all ranks.
     """
-    module, again, other, failing = (sharded(backend) for _ in range(4))
+    module, again, other = (sharded(backend) for _ in range(3))
     run(backend, other)
     own = backend.tolist(part(backend, backend.grad_of(other.weight)))
     multiples: list[Any] = []
@@ -467,28 +420,53 @@ def test_all_reduce_hook(backend: Backend, trace: Trace) -> None:
         trace.log("hook", [value / multiples[-1] for value in seen])
         backend.mul_(reduced, 10.0)
 
-    def fail(_reduced):
-        raise AllReduceHookError("from the hook")
-
-    def step(module: Any) -> None:
-        backend.set_grad(module.weight, None)
-        run(backend, module)
-        trace.expect(("hook", own))
-        changed = [10 * value for value in own]
-        trace.expect_value("the part", changed, part(backend, backend.grad_of(module.weight)))
-
     for each in (module, again):
         backend.set_all_reduce_hook(each, hook)
         for _ in range(3):
-            step(each)
+            backend.set_grad(each.weight, None)
+            run(backend, each)
+            trace.expect(("hook", own))
+            changed = [10 * value for value in own]
+            trace.expect_value("the part", changed, part(backend, backend.grad_of(each.weight)))
     of_all = backend.tensor(multiples)
     backend.all_reduce(of_all)
     trace.expect_value("the sum of the multiples of all ranks", [RANKS * each for each in multiples], of_all)
 
-    backend.set_all_reduce_hook(failing, fail)
-    with trace.raises_type(AllReduceHookError, "from the hook"):
-        run(backend, failing)
-    step(module)
+
+@rule(
+    "fsdp.all-reduce-hook.exception",
+    level=Level.SHOULD,
+    basis=Basis.OBSERVED,
+    sources=[observed("the hook runs in backward, whose caller gets its error")],
+    needs=[*NEEDS, Capability.IN_PLACE],
+    mutants=["all-reduce-hook-error-swallowed"],
+    except_under=PARTS,
+    processes=RANKS,
+)
+def test_all_reduce_hook_exception(backend: Backend, trace: Trace) -> None:
+    """An error of an all-reduce hook reaches the caller of backward, and the hook of another module still works."""
+
+    def fail(_reduced):
+        raise AllReduceHookError("from the hook")
+
+    def hook(reduced):
+        trace.log("hook")
+        backend.mul_(reduced, 10.0)
+
+    module, plain = sharded(backend), sharded(backend)
+    run(backend, plain)
+    backend.set_all_reduce_hook(module, hook)
+    for _ in range(2):
+        failing = sharded(backend)
+        backend.set_all_reduce_hook(failing, fail)
+        with trace.raises_type(AllReduceHookError, "from the hook"):
+            run(backend, failing)
+
+        backend.set_grad(module.weight, None)
+        run(backend, module)
+        trace.expect("hook")
+        expected = [10 * value for value in gradient(backend, plain)]
+        trace.expect_value("weight.grad of another module", expected, gradient(backend, module))
 
 
 @rule(

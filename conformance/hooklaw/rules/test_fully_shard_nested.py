@@ -1,16 +1,16 @@
-"""Sharded modules inside sharded modules, modules that are not sharded, and parameters changed between the passes."""
+"""Sharded modules inside sharded modules, forward methods, and parameters changed between the passes."""
 
 from typing import Any
 
 from hooklaw import Backend, Capability, Level, Trace, docstring, rule
-from hooklaw.rules.ranks import RANKS, number
+from hooklaw.rules.ranks import RANKS, ROWS, number
+from hooklaw.rules.sharded import VALUES, gradient, is_reduced, run, sharded
 
 FULLY_SHARD = docstring("torch.distributed.fsdp.fully_shard")
 MODULE_METHODS = "torch.distributed.fsdp.FSDPModule"
 FORWARD_METHOD = docstring("torch.distributed.fsdp.register_fsdp_forward_method")
 NEEDS = [Capability.FULLY_SHARD, Capability.MODULES]
 NESTED = [*NEEDS, Capability.MODULE_PARTS]
-VALUES = [2.0, 3.0, 4.0, 5.0]
 
 
 def weighted(backend: Backend) -> Any:
@@ -51,16 +51,20 @@ def test_not_recursive(backend: Backend, trace: Trace) -> None:
     """Neither unshard nor reshard of a fully sharded module reaches the parameters of fully sharded submodules."""
     modules = outer, *inside = nested(backend)
 
-    def sharded() -> list[bool]:
+    def are_sharded() -> list[bool]:
         return [backend.is_sharded(module.weight) for module in modules]
 
     for _ in range(2):
         backend.unshard(outer)
-        trace.expect_value("outer and inner sharded after unshard of the outer", [False, True, True, True], sharded())
+        trace.expect_value(
+            "outer and inner sharded after unshard of the outer", [False, True, True, True], are_sharded()
+        )
         for module in inside:
             backend.unshard(module)
         backend.reshard(outer)
-        trace.expect_value("outer and inner sharded after reshard of the outer", [True, False, False, False], sharded())
+        trace.expect_value(
+            "outer and inner sharded after reshard of the outer", [True, False, False, False], are_sharded()
+        )
         for module in inside:
             backend.reshard(module)
 
@@ -85,8 +89,8 @@ def test_default(backend: Backend, trace: Trace) -> None:
         modules = nested(backend)
         for with_backward in (False, True, True):
             outputs = backend.call(modules[0], ones(backend))
-            sharded = [backend.is_sharded(module.weight) for module in modules]
-            trace.expect_value("outer and inner sharded after forward", [False, True, True, True], sharded)
+            are_sharded = [backend.is_sharded(module.weight) for module in modules]
+            trace.expect_value("outer and inner sharded after forward", [False, True, True, True], are_sharded)
             if with_backward:
                 backend.backward(backend.sum(outputs))
 
@@ -162,6 +166,52 @@ def test_no_grad(backend: Backend, trace: Trace) -> None:
             backend.backward(backend.sum(result))
             trace.expect(("in forward", VALUES))
             trace.expect_value("x.grad", VALUES, backend.grad_of(x))
+
+
+@rule(
+    "fsdp.forward-method",
+    level=Level.MUST,
+    sources=[FORWARD_METHOD.sentence(1, 4)],
+    needs=NEEDS,
+    mutants=[
+        "forward-method-not-registered",
+        "forward-method-loses-its-result",
+        "forward-method-gathers-parameters-in-forward-alone",
+    ],
+    processes=RANKS,
+)
+def test_forward_method(backend: Backend, trace: Trace) -> None:
+    """A method that is registered as a forward method of a fully sharded module sees whole parameters.
+
+    Backward through its result is that of a forward, so parameters are whole in it too, and gradients are reduced.
+    """
+
+    def method(module):
+        def called(x, *, factor=0.0):
+            trace.log("in the method", "a part" if backend.is_sharded(module.weight) else backend.detach(module.weight))
+            return x * module.weight * factor
+
+        return called
+
+    plain = sharded(backend, reshard_after_forward=True)
+    run(backend, plain)
+    once = gradient(backend, plain)
+    results = [number(backend) * row * value for row, value in zip(ROWS, VALUES, strict=True)]
+    for _ in range(2):
+        module = sharded(backend, reshard_after_forward=True)
+        module.other, module.another = method(module), method(module)
+        for name in ("other", "another"):
+            backend.register_fsdp_forward_method(module, name)
+        for passes, name in enumerate(("other", "another") * 3, 1):
+            x = backend.tensor([number(backend) * row for row in ROWS], requires_grad=True)
+            outputs = backend.call(lambda x, of=(module, name): getattr(*of)(x, factor=1.0), x)
+            trace.expect(("in the method", VALUES))
+            trace.expect_value("sharded after it", True, backend.is_sharded(module.weight))  # noqa: FBT003
+            trace.expect_value("its result", results, outputs)
+            backend.backward(backend.sum(outputs))
+            trace.expect_value("x.grad", VALUES, backend.grad_of(x))
+            trace.expect_value("reduced", True, is_reduced(backend, module))  # noqa: FBT003 - the expected value
+            trace.expect_value("weight.grad", [passes * value for value in once], gradient(backend, module))
 
 
 @rule(
