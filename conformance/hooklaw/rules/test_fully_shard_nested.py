@@ -4,7 +4,18 @@ from typing import Any
 
 from hooklaw import Backend, Capability, Level, Trace, docstring, rule
 from hooklaw.rules.ranks import RANKS, ROWS, number
-from hooklaw.rules.sharded import VALUES, gradient, is_reduced, run, sharded
+from hooklaw.rules.sharded import (
+    LAST,
+    VALUES,
+    WHOLE,
+    gradient,
+    is_reduced,
+    product,
+    run,
+    several,
+    sharded,
+    with_several,
+)
 
 FULLY_SHARD = docstring("torch.distributed.fsdp.fully_shard")
 MODULE_METHODS = "torch.distributed.fsdp.FSDPModule"
@@ -138,6 +149,7 @@ def test_changed_between(backend: Backend, trace: Trace) -> None:
         "fully-shard-gathers-zeros-in-no-grad",
         "fully-shard-stays-whole-in-no-grad",
         "fully-shard-stays-whole-after-no-grad",
+        "fully-shard-gathers-one-parameter-in-no-grad",
     ],
     processes=RANKS,
 )
@@ -148,24 +160,29 @@ def test_no_grad(backend: Backend, trace: Trace) -> None:
     """
 
     def forward(module, x):
-        trace.log("in forward", backend.detach(module.weight))
-        return x * module.weight
+        for each in several(module):
+            trace.log("in forward", backend.detach(each))
+        return product(module, x)
 
+    def are_sharded(module) -> list[bool]:
+        return [backend.is_sharded(each) for each in several(module)]
+
+    in_forward = [("in forward", values) for values in WHOLE.values()]
+    expected = [value * last for value, last in zip(VALUES, LAST, strict=True)]
     for _ in range(2):
-        module = backend.module({"weight": backend.tensor(VALUES)}, forward)
-        backend.fully_shard(module, reshard_after_forward=True)
+        module = with_several(backend, forward, reshard_after_forward=True)
         for _ in range(2):
             with backend.no_grad():
                 result = backend.call(module, ones(backend))
-            trace.expect(("in forward", VALUES))
-            trace.expect_value("result in no_grad", VALUES, result)
-            trace.expect_value("sharded after forward", True, backend.is_sharded(module.weight))  # noqa: FBT003
+            trace.expect(*in_forward)
+            trace.expect_value("result in no_grad", expected, result)
+            trace.expect_value("sharded after forward", [True] * 3, are_sharded(module))
             x = ones(backend)
             result = backend.call(module, x)
-            trace.expect_value("sharded after a forward with grad mode on", True, backend.is_sharded(module.weight))  # noqa: FBT003
+            trace.expect_value("sharded after a forward with grad mode on", [True] * 3, are_sharded(module))
             backend.backward(backend.sum(result))
-            trace.expect(("in forward", VALUES))
-            trace.expect_value("x.grad", VALUES, backend.grad_of(x))
+            trace.expect(*in_forward)
+            trace.expect_value("x.grad", expected, backend.grad_of(x))
 
 
 @rule(

@@ -1,10 +1,11 @@
 """Groups of ranks: gradients that are reduced, and parameters that are sharded, over some of four ranks."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from hooklaw import Backend, Capability, Level, Trace, docstring, notes, rule
-from hooklaw.rules.ranks import FOUR_RANKS, ROWS, own_input, rows, run, two_weights
-from hooklaw.rules.sharded import PARTS, VALUES, gradient, sharded
+from hooklaw.rules.ranks import FOUR_RANKS, own_input, rows, run, two_weights, whole
+from hooklaw.rules.sharded import GRADIENTS, PARTS, VALUES, WHOLE, gradient, several, sharded, with_several
 
 DDP = docstring("torch.nn.parallel.DistributedDataParallel")
 DESIGN = notes("ddp", "internal-design")
@@ -37,10 +38,10 @@ def own_rows(backend: Backend, values: list[float]) -> list[float]:
     return values[backend.get_rank() % PAIR * size :][:size]
 
 
-def totals() -> tuple[list[float], list[float]]:
-    """Return the sum and the mean of what the four ranks' rows give as a gradient."""
+def totals(of_one: Sequence[float]) -> tuple[list[float], list[float]]:
+    """Return the sum and the mean over the four ranks of a gradient, from that of the first rank."""
     total = FOUR_RANKS * (FOUR_RANKS + 1) / 2
-    return [total * row for row in ROWS], [total / FOUR_RANKS * row for row in ROWS]
+    return [total * each for each in of_one], [total / FOUR_RANKS * each for each in of_one]
 
 
 @rule(
@@ -138,7 +139,11 @@ def test_hybrid_shards(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[FULLY_SHARD.sentence(5, 26)],
     needs=HYBRID,
-    mutants=["fully-shard-ignores-its-mesh", "hybrid-sharding-keeps-replicas-apart"],
+    mutants=[
+        "fully-shard-ignores-its-mesh",
+        "hybrid-sharding-keeps-replicas-apart",
+        "hybrid-sharding-keeps-replicas-of-later-parameters-apart",
+    ],
     processes=FOUR_RANKS,
 )
 def test_hybrid_gradients(backend: Backend, trace: Trace) -> None:
@@ -147,15 +152,19 @@ def test_hybrid_gradients(backend: Backend, trace: Trace) -> None:
     Each rank has data of its own, so the ranks of both dimensions are data-parallel workers.
     Whether the sum is divided is not said, so both are accepted.
     """
-    expected = [own_rows(backend, whole) for whole in totals()]
+    expected = [own_rows(backend, each) for each in totals(GRADIENTS["weight"])]
     for _ in range(2):
-        module = sharded(backend, mesh=MESH)
+        module = with_several(backend, mesh=MESH)
         for _ in range(3):
-            backend.set_grad(module.weight, None)
+            for each in several(module):
+                backend.set_grad(each, None)
             step(backend, module)
 
             part = backend.tolist(backend.local_tensor(backend.grad_of(module.weight)))
             trace.expect_value("sum or mean", True, part in expected)  # noqa: FBT003 - the expected value
+            for each, of_one in zip(several(module), GRADIENTS.values(), strict=True):
+                grad = backend.tolist(whole(backend, backend.grad_of(each)))
+                trace.expect_value("sum or mean, all parts", True, grad in totals(of_one))  # noqa: FBT003
 
 
 @rule(
@@ -236,17 +245,24 @@ def test_no_all_reduce(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[FULLY_SHARD.sentence(33, 37)],
     needs=[Capability.FULLY_SHARD, Capability.MODULES],
-    mutants=["fully-shard-always-reshards", "fully-shard-never-reshards"],
+    mutants=[
+        "fully-shard-always-reshards",
+        "fully-shard-never-reshards",
+        "fully-shard-reshards-one-parameter-to-fewer",
+    ],
     processes=FOUR_RANKS,
 )
 def test_reshard_to_fewer(backend: Backend, trace: Trace) -> None:
     """With a number as reshard_after_forward the parameters are sharded over so many ranks after forward."""
     for _ in range(2):
-        module = sharded(backend, reshard_after_forward=PAIR)
+        module = with_several(backend, reshard_after_forward=PAIR)
         for _ in range(3):
             outputs = backend.call(module, rows(backend))
-            trace.expect_value("sharded after forward", True, backend.is_sharded(module.weight))  # noqa: FBT003
-            part = backend.tolist(backend.local_tensor(module.weight))
-            trace.expect_value("rows of each rank after forward", len(VALUES) // PAIR, len(part))
-            trace.expect_value("weight", VALUES, backend.detach(backend.full_tensor(module.weight)))
+            are_sharded = [backend.is_sharded(each) for each in several(module)]
+            trace.expect_value("sharded after forward", [True] * 3, are_sharded)
+            for each in (module.weight, module.last):
+                part = backend.tolist(backend.local_tensor(each))
+                trace.expect_value("rows of each rank after forward", len(VALUES) // PAIR, len(part))
+            for each, values in zip(several(module), WHOLE.values(), strict=True):
+                trace.expect_value("all rows", values, whole(backend, each))
             backend.backward(backend.sum(outputs))

@@ -78,6 +78,17 @@ def hybrid_sharding_keeps_replicas_apart(self: Mutant, old: Hook, module: Any, *
     return made
 
 
+@overriding("fully_shard")
+def hybrid_sharding_keeps_replicas_of_later_parameters_apart(
+    self: Mutant, old: Hook, module: Any, **options: Any
+) -> Any:
+    """Of the gradients of a module that is sharded and replicated only the first is reduced over the replicas."""
+    made = old(module, **options)
+    size = next(made.parameters()).to_local().numel()
+    made.set_all_reduce_hook(lambda reduced: own_replica(reduced[size:]))
+    return made
+
+
 @overriding("set_all_reduce_hook")
 def all_reduce_hook_before_all_reduce(self: Mutant, old: Hook, module: Any, hook: Hook) -> None:
     """An all-reduce hook sees what was reduced over the shards, and not yet over the replicas."""

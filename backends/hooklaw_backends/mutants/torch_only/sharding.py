@@ -70,6 +70,12 @@ def fully_shard_gathers_zeros_in_no_grad(module: Any) -> None:
 
 
 @after_sharding
+def fully_shard_gathers_one_parameter_in_no_grad(module: Any) -> None:
+    """In forward under no_grad the whole parameters of a fully sharded module are zeros, but for the first."""
+    module.register_forward_pre_hook(lambda *_: None if is_grad_enabled() else zero(module, after=1))
+
+
+@after_sharding
 def fully_shard_stays_whole_in_no_grad(module: Any) -> None:
     """The parameters of a fully sharded module stay whole after a forward under no_grad."""
 

@@ -199,14 +199,25 @@ def all_reduce_hook_error_swallowed(self: Mutant, old: Hook, module: Any, hook: 
 def fully_shard_without_reshard_keeps_one_parameter(self: Mutant, old: Hook, module: Any, **options: Any) -> Any:
     """With reshard_after_forward=False the first parameter stays whole after forward, and no other."""
     made = old(module, **options)
+    return _resharding_later_parameters(made) if options.get("reshard_after_forward") is False else made
+
+
+@overriding("fully_shard")
+def fully_shard_reshards_one_parameter_to_fewer(self: Mutant, old: Hook, module: Any, **options: Any) -> Any:
+    """With a number as reshard_after_forward only the first parameter is sharded over so many ranks."""
+    made, given = old(module, **options), options.get("reshard_after_forward")
+    return _resharding_later_parameters(made) if given and not isinstance(given, bool) else made
+
+
+def _resharding_later_parameters(module: Any) -> Any:
+    """Return a module whose forward leaves the parts of all parameters but the first."""
 
     def reshard(*_: Any) -> None:
-        for each in made._get_fsdp_state()._fsdp_param_group.fsdp_params[1:]:  # noqa: SLF001 - there is no public API
+        for each in module._get_fsdp_state()._fsdp_param_group.fsdp_params[1:]:  # noqa: SLF001 - there is no public API
             each.to_sharded()
 
-    if options.get("reshard_after_forward") is False:
-        made.register_forward_hook(reshard)
-    return made
+    module.register_forward_hook(reshard)
+    return module
 
 
 @overriding("set_requires_gradient_sync")
