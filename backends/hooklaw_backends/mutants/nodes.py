@@ -1,6 +1,5 @@
 """Mutants whose Nodes are wrong, or whose Node hooks are."""
 
-import weakref
 from contextlib import suppress
 from itertools import chain, repeat
 from types import SimpleNamespace
@@ -9,70 +8,6 @@ from typing import Any
 from hooklaw_backends.mutants import verbs
 from hooklaw_backends.mutants.base import Hook, InBackward, InGrad, Mutant, altering, calling, fresh, overriding
 from hooklaw_backends.mutants.shared import Handle, PutsOff, as_prehook, once, without_result
-
-
-@overriding("node_next")
-def next_functions_empty(*_: Any) -> list[Any]:
-    """A Node's next_functions is empty."""
-    return []
-
-
-@overriding("node_next")
-def next_functions_are_the_first(self: Mutant, old: Hook, node: Any) -> list[Any]:
-    """A Node's next_functions has its first edge alone."""
-    return old(node)[:1]
-
-
-@overriding("node_name")
-def nodes_of_one_input_have_no_name(self: Mutant, old: Hook, node: Any) -> str:
-    """The name of a Node of a single input is empty."""
-    return old(node) if len(self.node_next(node)) > 1 else ""
-
-
-@overriding("grad_fn")
-def leaf_has_a_grad_fn(self: Mutant, old: Hook, tensor: Any) -> Any:
-    """The grad_fn of a leaf is its AccumulateGrad Node."""
-    return self.accumulate_grad(tensor) if self.is_leaf(tensor) else old(tensor)
-
-
-class _AskedFor(Mutant):
-    """A mutant in which the grad_fn of the leaves that it knows is their AccumulateGrad Node."""
-
-    def note(self, leaf: Any) -> None:
-        """Know a leaf, and keep it alive no longer."""
-        self.kept.append(weakref.ref(leaf))
-
-    def grad_fn(self, tensor: Any) -> Any:
-        is_known = self.is_leaf(tensor) and any(leaf() is tensor for leaf in self.kept)
-        return self.accumulate_grad(tensor) if is_known else super().grad_fn(tensor)
-
-
-@overriding("register_hook", base=_AskedFor)
-def leaf_with_a_hook_has_a_grad_fn(self: _AskedFor, old: Hook, tensor: Any, hook: Hook) -> Any:
-    """The grad_fn of a leaf with a tensor hook is its AccumulateGrad Node."""
-    self.note(tensor)
-    return old(tensor, hook)
-
-
-@overriding("get_gradient_edge", base=_AskedFor)
-def leaf_whose_edge_was_taken_has_a_grad_fn(self: _AskedFor, old: Hook, tensor: Any) -> Any:
-    """The grad_fn of a leaf whose gradient edge was taken is its AccumulateGrad Node."""
-    self.note(tensor)
-    return old(tensor)
-
-
-@overriding("accumulate_grad", base=_AskedFor)
-def leaf_whose_node_was_asked_for_has_a_grad_fn(self: _AskedFor, old: Hook, leaf: Any) -> Any:
-    """The grad_fn of a leaf is its AccumulateGrad Node once this was asked for."""
-    self.note(leaf)
-    return old(leaf)
-
-
-@overriding("grad_fn")
-def leaf_with_a_gradient_has_a_grad_fn(self: Mutant, old: Hook, tensor: Any) -> Any:
-    """The grad_fn of a leaf that a backward has reached is its AccumulateGrad Node."""
-    is_reached = self.is_leaf(tensor) and self.requires_grad(tensor) and self.grad_of(tensor) is not None
-    return self.accumulate_grad(tensor) if is_reached else old(tensor)
 
 
 @calling("node_register_hook")
@@ -381,12 +316,6 @@ def _without_errors(hook: Hook) -> Hook:
 def node_hook_of_a_leaf_swallowed(self: Mutant, node: Any, hook: Hook) -> Hook:
     """An exception in a pre-hook or post-hook of an AccumulateGrad Node is ignored."""
     return hook if self.leaf_of(node) is None else _without_errors(hook)
-
-
-@overriding("is_node")
-def nodes_of_functions_are_no_nodes(self: Mutant, old: Hook, value: Any) -> bool:
-    """The Node of a custom Function is not an instance of Node."""
-    return old(value) and "Custom" not in type(value).__name__
 
 
 @overriding("register_hook")

@@ -1,6 +1,6 @@
 """Custom Functions: their outputs, what they save, the gradients that their backward gets, and hooks."""
 
-from itertools import product
+from itertools import pairwise, product
 from typing import Any
 from warnings import catch_warnings
 
@@ -534,3 +534,31 @@ def test_returned_input(backend: Backend, trace: Trace) -> None:
         )
 
         trace.expect(("same, leaf", [False, False]), ("output", [1.0, 1.0]), ("input", [5.0, 5.0]))
+
+
+@rule(
+    "node.identity.function",
+    level=Level.MUST,
+    sources=[
+        docstring("torch.autograd.graph.Node.name").sentence(1),
+        page("autograd", "autograd-graph").sentence(2),
+        notes("autograd", "how-autograd-encodes-the-history").sentence(2, 5),
+    ],
+    needs=[Capability.NODES, Capability.CUSTOM_FUNCTION, Capability.MULTI_OUTPUT],
+    mutants=[
+        "nodes-of-functions-have-no-name",
+        "nodes-of-several-outputs-have-no-name",
+        "nodes-of-leaves-have-no-name",
+        "edges-end-at-functions",
+    ],
+)
+def test_nodes(backend: Backend, trace: Trace) -> None:
+    """A custom Function's Node has a name, like that of several outputs or of a leaf, and edges lead through it."""
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    doubled = backend.call(backend.custom_function(lambda _ctx, x: x * 2, lambda _ctx, grad: grad * 2), x)
+    parts = backend.call(lambda doubled: backend.split(doubled, 1), doubled)
+    nodes = [backend.grad_fn(parts[1]), backend.grad_fn(doubled), backend.accumulate_grad(x)]
+
+    trace.expect_value("have a name", [True] * 3, [bool(backend.node_name(node)) for node in nodes])
+    for node, after in pairwise(nodes):
+        trace.expect_value("leads to the Node before", expected=True, observed=after in backend.node_next(node))

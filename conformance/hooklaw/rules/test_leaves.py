@@ -561,3 +561,46 @@ def test_view_not_detached(backend: Backend, trace: Trace) -> None:
     for view in (*backend.call(others, x), of_constant):
         with trace.raises(ErrorKind.VIEW_DETACHED):
             backend.detach_(view)
+
+
+@rule(
+    "node.identity.leaf.detached",
+    level=Level.MUST,
+    sources=[LEAF.sentence(1, 3), docstring("torch.Tensor.detach_").sentence(1)],
+    needs=[
+        Capability.NODES,
+        Capability.GRAD_MODE,
+        Capability.REQUIRES_GRAD_FLAG,
+        Capability.DETACH_IN_PLACE,
+        Capability.MODULES,
+    ],
+    mutants=[
+        "frozen-leaf-has-a-grad-fn",
+        "detached-tensor-has-a-grad-fn",
+        "tensor-detached-in-place-has-a-grad-fn",
+        "result-of-no-grad-has-a-grad-fn",
+        "parameter-has-a-grad-fn",
+    ],
+)
+def test_no_grad_fn(backend: Backend, trace: Trace) -> None:
+    """A tensor that was frozen, detached or computed in no_grad has no grad_fn, and a module's parameter has none.
+
+    Each is a leaf: the user made it, it does not require grad, or detach_ made it one.
+    """
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    y = backend.call(lambda x: x * 2, x)
+    leaves = {
+        "what detach returns": backend.detach(y),
+        "what was detached in place": y,
+        "the frozen leaf": x,
+        "the parameter": backend.module(
+            {"weight": backend.tensor([3.0, 4.0])}, lambda module, x: x * module.weight
+        ).weight,
+    }
+    with backend.no_grad():
+        leaves["the result of no_grad"] = backend.call(lambda x: x * 2, x)
+    backend.detach_(y)
+    backend.set_requires_grad(x, requires_grad=False)
+
+    for label, tensor in leaves.items():
+        trace.expect_value(f"{label} has a grad_fn", expected=False, observed=backend.grad_fn(tensor) is not None)
