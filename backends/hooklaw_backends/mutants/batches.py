@@ -1,5 +1,6 @@
 """Mutants whose gradients of a whole batch forget rows, outputs, or what hooks return."""
 
+import weakref
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from functools import wraps
@@ -55,6 +56,28 @@ def later_hooks_return_nothing_in_batches(self: _InBatch, tensor: Any, hook: Hoo
     """What the hooks of a tensor after its first return is ignored while the gradients of a batch are computed."""
     is_later = bool(self.hooks_of(tensor))
     return lambda grad: (hook(grad), None)[1] if self.is_batch and is_later else hook(grad)
+
+
+class HooksOfOutputsReturnNothingInBatches(_InBatch):
+    """What the hooks of an output return is ignored while the gradients of a batch are computed."""
+
+    outputs: Any = None
+
+    def grad(self, outputs: Any, inputs: Any, grad_outputs: Any = None, **how: Any) -> tuple[Any, ...]:
+        self.outputs = outputs
+        try:
+            return super().grad(outputs, inputs, grad_outputs, **how)
+        finally:
+            self.outputs = None
+
+    def register_hook(self, tensor: Any, hook: Hook) -> Any:
+        alive = weakref.ref(tensor)
+
+        def run(grad: Any) -> Any:
+            returned = hook(grad)
+            return None if self.is_batch and self.outputs is not None and self.outputs is alive() else returned
+
+        return super().register_hook(tensor, run)
 
 
 def batched(step: Hook) -> type[Mutant]:

@@ -167,3 +167,22 @@ def unused_edges_after_a_tensor_allowed(
     if is_after and not how.get("materialize_grads"):
         how["allow_unused"] = True
     return old(outputs, inputs, *given, **how)
+
+
+@overriding("grad")
+def grad_of_the_edge_of_a_leaf_refused(self: Mutant, old: Hook, outputs: Any, *given: Any, **how: Any) -> Any:
+    """autograd.grad with the gradient edge of a leaf as its output is an error."""
+    if _is_edge(self, outputs) and self.leaf_of(outputs[0]) is not None:
+        raise RuntimeError("the edge of a leaf has no graph")
+    return old(outputs, *given, **how)
+
+
+@overriding("backward")
+def edges_of_non_leaves_among_backward_inputs_change_grad(
+    self: Mutant, old: Hook, root: Any, gradient: Any = None, *, inputs: Sequence[Any] | None = None, **how: Any
+) -> None:
+    """A backward whose inputs are edges of non-leaves sets the .grad of leaves that have one to zeros."""
+    old(root, gradient, inputs=inputs, **how)
+    if inputs and all(not self.is_tensor(each) and self.leaf_of(each[0]) is None for each in inputs):
+        for leaf in [leaf for leaf in self.leaves_of(root) if self.grad_of(leaf) is not None]:
+            self.set_grad(leaf, self.zeros_like(leaf))

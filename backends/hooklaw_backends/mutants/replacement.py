@@ -113,9 +113,8 @@ def _is_bad(self: Mutant, grad: Any, result: Any) -> bool:
 @altering("register_hook")
 def bad_results_of_later_hooks_ignored(self: Mutant, tensor: Any, hook: Hook) -> Hook:
     """What a tensor hook returns is ignored if it has the wrong type or shape, and another hook was there before."""
-    if not self.hooks_of(tensor):
-        return hook
-    return lambda grad: None if _is_bad(self, grad, result := hook(grad)) else result
+    has_earlier = bool(self.hooks_of(tensor))
+    return lambda grad: None if _is_bad(self, grad, result := hook(grad)) and has_earlier else result
 
 
 @altering("register_hook")
@@ -124,8 +123,8 @@ def bad_results_before_other_hooks_ignored(self: Mutant, tensor: Any, hook: Hook
     alive, before = ref(tensor), len(self.hooks_of(tensor) or ())
 
     def run(grad: Any) -> Any:
-        result = hook(grad)
-        is_last = len(self.hooks_of(alive()) or ()) == before + 1
+        result, tensor = hook(grad), alive()
+        is_last = tensor is None or len(self.hooks_of(tensor) or ()) == before + 1
         return result if is_last or not _is_bad(self, grad, result) else None
 
     return run

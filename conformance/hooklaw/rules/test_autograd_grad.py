@@ -443,6 +443,7 @@ def test_batched(backend: Backend, trace: Trace) -> None:
         "hooks-act-on-the-first-row-of-a-batch",
         "hooks-of-leaves-return-nothing-in-batches",
         "later-hooks-return-nothing-in-batches",
+        "hooks-of-outputs-return-nothing-in-batches",
     ],
 )
 def test_batched_hook(backend: Backend, trace: Trace) -> None:
@@ -464,6 +465,12 @@ def test_batched_hook(backend: Backend, trace: Trace) -> None:
     (grad,) = backend.grad(backend.call(squared, x), [x], batch, is_grads_batched=True)
 
     trace.expect_value("gradients, hooks of a leaf", [[800.0, 0.0], [0.0, 1600.0], [800.0, 1600.0]], grad)
+
+    z = leaf(backend)
+    output = backend.call(lambda z: z * 2, z)
+    backend.register_hook(output, lambda grad: grad * 10)
+    grads = backend.grad(output, [z], batch, is_grads_batched=True)
+    trace.expect_value("gradients, a hook of the output", [[[20.0, 0.0], [0.0, 20.0], [20.0, 20.0]]], grads)
 
 
 @rule(

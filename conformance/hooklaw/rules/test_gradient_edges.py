@@ -1,5 +1,7 @@
 """Gradient edges: as inputs and outputs of autograd.grad, as roots and inputs of backward."""
 
+from itertools import product
+
 from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, notes, observed, rule
 from hooklaw.rules.hooks import NUMBERS
 
@@ -214,6 +216,7 @@ def test_backward_inputs(backend: Backend, trace: Trace) -> None:
         "outputs-of-one-node-count-once",
         "edges-need-grad-outputs",
         "grad-of-the-edge-of-the-last-output",
+        "grad-of-the-edge-of-a-leaf-refused",
     ],
     except_under={"complex64": "the edge of a complex scalar needs a gradient"},
 )
@@ -235,6 +238,9 @@ def test_grad_outputs(backend: Backend, trace: Trace) -> None:
     first, _ = backend.call(lambda x: backend.split(x * x, 2), x)
     grads = backend.grad(backend.get_gradient_edge(first), [x], backend.tensor([2.0, 3.0]))
     trace.expect_value("gradients of the first output", [[4.0, 12.0, 0.0, 0.0]], grads)
+    for output in (x, backend.get_gradient_edge(x)):
+        grads = backend.grad(output, [x], backend.tensor([2.0, 3.0, 4.0, 5.0]))
+        trace.expect_value("gradient of a leaf, or its edge", [[2.0, 3.0, 4.0, 5.0]], grads)
 
     for edge_of in (backend.get_gradient_edge, lambda tensor: tensor):
         edges = [edge_of(each) for each in backend.call(forward, x)]
@@ -315,17 +321,19 @@ def test_unused_edge(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[observed("nothing is accumulated, without an error")],
     needs=[Capability.GRADIENT_EDGES, Capability.EDGE_ROOTS, Capability.BACKWARD_INPUTS],
-    mutants=["edges-among-backward-inputs-ignored"],
+    mutants=["edges-among-backward-inputs-ignored", "edges-of-non-leaves-among-backward-inputs-change-grad"],
 )
 def test_other_backward_inputs(backend: Backend, trace: Trace) -> None:
     """A backward whose only input is the edge of a non-leaf, or of an unused leaf, changes the .grad of no leaf."""
-    for kind in ("non-leaf", "unused"):
+    for kind, before in product(("non-leaf", "unused"), (None, [9.0, 9.0])):
         x, unused = (backend.tensor([1.0, 2.0], requires_grad=True) for _ in range(2))
+        for leaf in (x, unused):
+            backend.set_grad(leaf, before and backend.tensor(before))
         y = backend.call(lambda x: x * x, x)
         loss = backend.sum(y)
         backend.backward(loss, inputs=[backend.get_gradient_edge(y if kind == "non-leaf" else unused)])
 
-        trace.expect_value(f"gradients, {kind}", [None, None], [backend.grad_of(x), backend.grad_of(unused)])
+        trace.expect_value(f"gradients, {kind}", [before] * 2, [backend.grad_of(x), backend.grad_of(unused)])
 
 
 @rule(
