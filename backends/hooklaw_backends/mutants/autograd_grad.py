@@ -142,7 +142,7 @@ def edges_need_grad_outputs(
     self: Mutant, old: Hook, outputs: Any, inputs: Any, grad_outputs: Any = None, **how: Any
 ) -> tuple[Any, ...]:
     """autograd.grad with a gradient edge as an output is an error without a gradient for it."""
-    starts = [outputs] if _is_edge(self, outputs) else list(outputs) if _is_several(outputs) else []
+    starts = _listed(outputs)
     gradients = [None] * len(starts) if grad_outputs is None else _listed(grad_outputs)
     pairs = zip(starts, gradients, strict=True)
     if any(gradient is None and _is_edge(self, start) for start, gradient in pairs):
