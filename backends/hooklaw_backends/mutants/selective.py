@@ -294,3 +294,17 @@ def after_an_operation_of_the_list_all_are_saved(_self: Mutant, old: Hook, polic
         return "MUST_SAVE" if any(seen) else "PREFER_RECOMPUTE"
 
     return old(policy if callable(policy) else of_all, **options)
+
+
+@overriding(SELECTIVE)
+def operation_that_was_saved_once_is_saved_always(_self: Mutant, old: Hook, policy: Any, **options: bool) -> Any:
+    """Once a policy function saved what an operation returned, that of its later calls is saved, too."""
+    saved: set[str] = set()
+
+    def ask(ctx: Any, name: str) -> str:
+        answer = policy(ctx, name)
+        if answer.endswith("SAVE"):
+            saved.add(name)
+        return "MUST_SAVE" if name in saved else answer
+
+    return old(ask if callable(policy) else policy, **options)

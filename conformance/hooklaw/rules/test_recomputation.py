@@ -199,7 +199,11 @@ def test_other_dtypes(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[CHECKPOINT.sentence(46)],
     needs=[*WITH_OPTIONS, Capability.FLOAT64],
-    mutants=["checkpoint-determinism-check-ignored", "unchecked-recomputation-checks-later-tensors"],
+    mutants=[
+        "checkpoint-determinism-check-ignored",
+        "unchecked-recomputation-checks-later-tensors",
+        "unchecked-recomputation-checks-later-shapes",
+    ],
 )
 def test_unchecked(backend: Backend, trace: Trace) -> None:
     """With determinism_check="none" recomputed tensors of another dtype or shape than the saved ones are used.
@@ -213,8 +217,10 @@ def test_unchecked(backend: Backend, trace: Trace) -> None:
 
         trace.expect_value("x.grad", [2.0, 3.0], backend.grad_of(x))
 
-    factors = iter((backend.tensor([2.0, 2.0]), backend.tensor(2.0)))
-    forward = region(backend, lambda x: x * next(factors), use_reentrant=False, determinism_check="none")
+    factors = iter([backend.tensor(factor) for factor in ([2.0, 2.0], [1.0, 1.0], 2.0, 1.0)])
+    forward = region(
+        backend, lambda x: x * next(factors) * next(factors), use_reentrant=False, determinism_check="none"
+    )
     backend.backward(backend.call(forward, x))
     trace.expect_value("x.grad after another shape", [4.0, 5.0], backend.grad_of(x))
 

@@ -44,6 +44,12 @@ def only_exp(policy: str) -> Any:
     return lambda _ctx, operation: policy if operation == "exp" else "PREFER_RECOMPUTE"
 
 
+def exp_in_turn(*policies: str) -> Any:
+    """Return a policy function with these policies for calls of the exponential, in turn, else PREFER_RECOMPUTE."""
+    turn = cycle(policies)
+    return lambda _ctx, operation: next(turn) if operation == "exp" else "PREFER_RECOMPUTE"
+
+
 @rule(
     "checkpoint.selective.saved",
     level=Level.MUST,
@@ -56,10 +62,8 @@ def test_saved(backend: Backend, trace: Trace) -> None:
     for policy in ("MUST_SAVE", "PREFER_SAVE"):
         trace.expect_value(f"x.grad, {policy}", [1.0, 1.0], gradient_after_change(backend, only_exp(policy)))
 
-    e, policies = backend.exp(backend.tensor([1.0, 1.0])), cycle(["MUST_RECOMPUTE", "MUST_SAVE"])
-    gradient = gradient_after_change(
-        backend, lambda _ctx, operation: next(policies) if operation == "exp" else "PREFER_RECOMPUTE", times=2
-    )
+    e = backend.exp(backend.tensor([1.0, 1.0]))
+    gradient = gradient_after_change(backend, exp_in_turn("MUST_RECOMPUTE", "MUST_SAVE"), times=2)
     trace.expect_value("x.grad, MUST_SAVE for the second exp alone", e, gradient)
 
 
@@ -84,13 +88,15 @@ def test_offloaded(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[POLICY.sentence(4), CONTEXTS.sentence(2, 4)],
     needs=NEEDS,
-    mutants=["selective-checkpoint-saves-everything"],
+    mutants=["selective-checkpoint-saves-everything", "operation-that-was-saved-once-is-saved-always"],
 )
 def test_recomputed(backend: Backend, trace: Trace) -> None:
     """An operation whose policy is MUST_RECOMPUTE or PREFER_RECOMPUTE is run again: backward uses the second output."""
     e = backend.exp(backend.tensor([1.0, 1.0]))
     for policy in ("MUST_RECOMPUTE", "PREFER_RECOMPUTE"):
         trace.expect_value(f"x.grad, {policy}", e, gradient_after_change(backend, only_exp(policy)))
+        gradient = gradient_after_change(backend, exp_in_turn("MUST_SAVE", policy), times=2)
+        trace.expect_value(f"x.grad, {policy} for the second exp alone", e, gradient)
 
 
 @rule(
