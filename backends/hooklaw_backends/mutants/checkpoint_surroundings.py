@@ -299,3 +299,31 @@ def checkpoint_with_a_detached_output_keeps_the_first(self: Mutant, old: Hook, *
 def checkpoint_with_a_detached_output_keeps_the_last(self: Mutant, old: Hook, *given: Any, **how: Any) -> Any:
     """Of a checkpoint with a detached output the last of the other outputs alone requires grad."""
     return _one_beside_detached(self, -1, old(*given, **how))
+
+
+class AutogradGradInAGroupRecomputesForItself(Mutant):
+    """autograd.grad inside a GraphExecGroup recomputes as it does outside."""
+
+    groups = fresh(list[Any])
+
+    def graph_exec_group(self) -> AbstractContextManager[Any]:
+        group = super().graph_exec_group()
+        return _EachTimeAnew(lambda: self._noted(group))
+
+    @contextmanager
+    def _noted(self, group: AbstractContextManager[Any]) -> Generator[None]:
+        self.groups.append(group)
+        try:
+            with group:
+                yield
+        finally:
+            self.groups.pop()
+
+    def grad(self, *given: Any, **how: Any) -> Any:
+        for group in self.groups[::-1]:
+            group.__exit__(None, None, None)
+        try:
+            return super().grad(*given, **how)
+        finally:
+            for group in self.groups:
+                group.__enter__()

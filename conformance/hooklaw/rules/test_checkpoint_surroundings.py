@@ -406,8 +406,12 @@ def _two_parts(backend: Backend, trace: Trace) -> Any:
     "checkpoint.group",
     level=Level.MUST,
     sources=[GROUP.sentence(1)],
-    needs=[*NEEDS, Capability.GRAPH_EXEC_GROUP],
-    mutants=["graph-exec-group-ignored", "graph-exec-group-forgets-when-it-is-left"],
+    needs=[*NEEDS, Capability.GRAPH_EXEC_GROUP, Capability.AUTOGRAD_GRAD],
+    mutants=[
+        "graph-exec-group-ignored",
+        "graph-exec-group-forgets-when-it-is-left",
+        "autograd-grad-in-a-group-recomputes-for-itself",
+    ],
 )
 def test_group(backend: Backend, trace: Trace) -> None:
     """Inside one GraphExecGroup a non-reentrant checkpoint is recomputed once for all backward passes.
@@ -424,6 +428,13 @@ def test_group(backend: Backend, trace: Trace) -> None:
 
     trace.expect("run", "run", "run", "run")
     trace.expect_value("x.grad", [2.0, 2.0], backend.grad_of(x))
+
+    first, second = backend.call(_two_parts(backend, trace), x)
+    with backend.graph_exec_group():
+        grads = [backend.grad(backend.sum(part), [x])[0] for part in (first, second)]
+
+    trace.expect("run", "run")
+    trace.expect_value("gradients of two autograd.grad", [[0.0, 0.0], [1.0, 1.0]], grads)
 
 
 @rule(
