@@ -7,7 +7,7 @@ from typing import Any
 
 from hooklaw_backends.mutants import verbs
 from hooklaw_backends.mutants.base import Hook, InBackward, InGrad, Mutant, altering, calling, fresh, overriding
-from hooklaw_backends.mutants.shared import Handle, PutsOff, as_prehook, once, without_result
+from hooklaw_backends.mutants.shared import Handle, PutsOff, as_prehook, chained, once, without_result
 
 
 @calling("node_register_hook")
@@ -185,6 +185,61 @@ def accumulate_grad_lives_with_its_leaf(self: Mutant, old: Hook, leaf: Any) -> A
 def node_pre_hook_gets_a_bare_tensor(self: Mutant, hook: Hook, grads: Any) -> Any:
     """A Node pre-hook gets the first gradient instead of a tuple."""
     return hook(grads[0])
+
+
+@calling("node_register_prehook")
+def node_pre_hook_gets_a_list_of_one(self: Mutant, hook: Hook, grads: Any) -> Any:
+    """A Node pre-hook gets a list instead of a tuple for a single gradient."""
+    return hook(list(grads) if len(grads) == 1 else grads)
+
+
+@altering("node_register_prehook")
+def node_pre_hook_of_a_leaf_gets_a_list(self: Mutant, node: Any, hook: Hook) -> Hook:
+    """A pre-hook of an AccumulateGrad Node gets a list instead of a tuple."""
+    return hook if self.leaf_of(node) is None else lambda grads: hook(list(grads))
+
+
+@overriding("node_register_prehook")
+def later_node_pre_hooks_get_lists(self: Mutant, old: Hook, node: Any, hook: Hook) -> Any:
+    """A pre-hook that is not the first of its Node gets a list instead of a tuple."""
+    data = self.node_metadata(node)
+    is_later = data.setdefault("has a pre-hook", False)
+    data["has a pre-hook"] = True
+    return old(node, (lambda grads: hook(list(grads))) if is_later else hook)
+
+
+@overriding("node_register_prehook")
+def node_pre_hooks_of_a_leaf_in_reverse(self: Mutant, old: Hook, node: Any, hook: Hook) -> Any:
+    """The pre-hooks of an AccumulateGrad Node run in reverse order of registration."""
+    if self.leaf_of(node) is None:
+        return old(node, hook)
+    hooks = self.node_metadata(node).setdefault("pre-hooks", [])
+    if not hooks:
+        old(node, lambda grads: chained(hooks[::-1], grads))
+    hooks.append(hook)
+    return Handle(lambda: hooks.remove(hook) if hook in hooks else None)
+
+
+@altering("node_register_prehook")
+def node_pre_hook_return_of_a_leaf_uncounted(self: Mutant, node: Any, hook: Hook) -> Hook:
+    """Of what a pre-hook of an AccumulateGrad Node returns the first counts, or the gradient if there is none."""
+
+    def run(grads: Any) -> Any:
+        result = hook(grads)
+        return (*result, *grads)[:1] if isinstance(result, tuple) else result
+
+    return hook if self.leaf_of(node) is None else run
+
+
+@altering("node_register_prehook")
+def node_pre_hook_bare_tensor_of_a_leaf_accepted(self: Mutant, node: Any, hook: Hook) -> Hook:
+    """A pre-hook of an AccumulateGrad Node may return a bare tensor instead of a tuple."""
+
+    def run(grads: Any) -> Any:
+        result = hook(grads)
+        return (result,) if self.is_tensor(result) else result
+
+    return hook if self.leaf_of(node) is None else run
 
 
 @overriding("node_register_prehook")

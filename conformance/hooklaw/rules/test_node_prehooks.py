@@ -17,7 +17,13 @@ NODE_HOOKS = [Capability.NODES, Capability.NODE_HOOKS]
     level=Level.MUST,
     sources=[PREHOOK.sentence(3)],
     needs=[*NODE_HOOKS, Capability.MULTI_OUTPUT],
-    mutants=["node-pre-hook-gets-a-bare-tensor", "node-pre-hook-gets-grad-inputs"],
+    mutants=[
+        "node-pre-hook-gets-a-bare-tensor",
+        "node-pre-hook-gets-grad-inputs",
+        "node-pre-hook-gets-a-list-of-one",
+        "node-pre-hook-of-a-leaf-gets-a-list",
+        "later-node-pre-hooks-get-lists",
+    ],
 )
 def test_arguments(backend: Backend, trace: Trace) -> None:
     """A Node pre-hook gets one tuple: the gradients of all the Node's outputs."""
@@ -33,6 +39,14 @@ def test_arguments(backend: Backend, trace: Trace) -> None:
         backend.backward(backend.call(forward, x))
 
         trace.expect(("node pre-hook", [[2.0], [5.0], [3.0]]), ("a tuple", True))
+
+    x = backend.tensor([2.0], requires_grad=True)
+    y = backend.call(backend.clone, x)
+    nodes = [backend.grad_fn(y), backend.accumulate_grad(x)]
+    for node in nodes * 3:
+        backend.node_register_prehook(node, lambda grads: trace.log("a tuple", isinstance(grads, tuple)))
+    backend.backward(backend.call(lambda y: backend.sum(y * 3), y))
+    trace.expect(*[("a tuple", True)] * 6)
 
 
 @rule(
@@ -119,16 +133,23 @@ def test_none_keeps(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[ORDER.sentence(8, 9)],
     needs=NODE_HOOKS,
-    mutants=["hooks-run-in-reverse-order", "later-hooks-see-the-original-gradient", "node-pre-hooks-in-reverse"],
+    mutants=[
+        "hooks-run-in-reverse-order",
+        "later-hooks-see-the-original-gradient",
+        "node-pre-hooks-in-reverse",
+        "node-pre-hooks-of-a-leaf-in-reverse",
+    ],
 )
 def test_registration_order(backend: Backend, trace: Trace) -> None:
     """The pre-hooks of a Node run in order of registration, each with what the one before it returned."""
 
-    def forward(x):
-        y = x * 5
-        node = backend.grad_fn(y)
+    def register_on(node):
         backend.node_register_prehook(node, trace.saw("doubles", lambda grads: (grads[0] * 2,)))
         backend.node_register_prehook(node, trace.saw("adds one", lambda grads: (grads[0] + 1,)))
+
+    def forward(x):
+        y = x * 5
+        register_on(backend.grad_fn(y))
         return backend.sum(y)
 
     for _ in range(3):
@@ -137,6 +158,14 @@ def test_registration_order(backend: Backend, trace: Trace) -> None:
 
         trace.expect(("doubles", [[1.0, 1.0]]), ("adds one", [[2.0, 2.0]]))
         trace.expect_value("x.grad", [15.0, 15.0], backend.grad_of(x))
+
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    of_leaf = backend.accumulate_grad(x)
+    register_on(of_leaf)
+    backend.backward(backend.call(lambda x: backend.sum(x * 3), x))
+
+    trace.expect(("doubles", [[3.0, 3.0]]), ("adds one", [[6.0, 6.0]]))
+    trace.expect_value("x.grad of the leaf's Node", [7.0, 7.0], backend.grad_of(x))
 
 
 @rule(
@@ -218,6 +247,7 @@ def test_captured_gradient_is_untouched(backend: Backend, trace: Trace) -> None:
         "node-hook-return-count-unchecked",
         "fewer-gradients-of-a-node-hook-padded",
         "some-gradients-of-a-node-pre-hook-padded",
+        "node-pre-hook-return-of-a-leaf-uncounted",
     ],
 )
 def test_wrong_length(backend: Backend, trace: Trace) -> None:
@@ -240,6 +270,13 @@ def test_wrong_length(backend: Backend, trace: Trace) -> None:
         with trace.raises(ErrorKind.HOOK_RETURN_COUNT):
             backend.backward(loss)
 
+    of_leaf = backend.accumulate_grad(x)
+    for returned in ((lambda grads: (*grads, grads[0])), lambda grads: grads[:-1]):
+        handle = backend.node_register_prehook(of_leaf, returned)
+        with trace.raises(ErrorKind.HOOK_RETURN_COUNT):
+            backend.backward(backend.call(backend.sum, x))
+        handle.remove()
+
 
 @rule(
     "node-prehook.return.non-tuple",
@@ -247,7 +284,11 @@ def test_wrong_length(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[PREHOOK, observed("the signature is documented, the error is not")],
     needs=[*NODE_HOOKS, Capability.MULTI_OUTPUT],
-    mutants=["node-hook-bare-tensor-accepted", "node-pre-hook-bare-tensor-for-several-accepted"],
+    mutants=[
+        "node-hook-bare-tensor-accepted",
+        "node-pre-hook-bare-tensor-for-several-accepted",
+        "node-pre-hook-bare-tensor-of-a-leaf-accepted",
+    ],
 )
 def test_bare_tensor(backend: Backend, trace: Trace) -> None:
     """A Node pre-hook that returns a tensor instead of a tuple is an error."""
@@ -268,6 +309,11 @@ def test_bare_tensor(backend: Backend, trace: Trace) -> None:
 
         with trace.raises(ErrorKind.HOOK_RETURN_TYPE):
             backend.backward(loss)
+
+    of_leaf = backend.accumulate_grad(x)
+    backend.node_register_prehook(of_leaf, lambda grads: grads[0] * 2)
+    with trace.raises(ErrorKind.HOOK_RETURN_TYPE):
+        backend.backward(backend.call(backend.sum, x))
 
 
 @rule(
