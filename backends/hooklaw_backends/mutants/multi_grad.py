@@ -26,6 +26,16 @@ def multi_grad_hook_in_mode_any_refuses_constants(
 
 
 @overriding("register_multi_grad_hook")
+def multi_grad_hook_in_mode_any_refuses_later_constants(
+    self: Mutant, old: Hook, tensors: Any, hook: Hook, mode: str = "all"
+) -> Any:
+    """A multi-grad hook in mode any is an error if a tensor that is not the first does not require grad."""
+    if mode == "any" and not all(map(self.requires_grad, tensors[1:])):
+        raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
+    return old(tensors, hook, mode=mode)
+
+
+@overriding("register_multi_grad_hook")
 def multi_grad_hook_once_a_tensor(self: Mutant, old: Hook, tensors: Any, hook: Hook, **how: Any) -> Any:
     """A multi-grad hook runs once for each of its tensors."""
     return handle_of([old([each], hook, **how) for each in tensors])
@@ -303,6 +313,24 @@ def multi_grad_hook_in_mode_any_before_earlier_tensor_hooks(
 def multi_grad_hook_any_misses_the_root(self: InBackward, tensors: Any, hook: Hook) -> Hook:
     """A multi-grad hook in mode any does not run in a backward from one of its tensors."""
     return lambda given: None if self.is_tensor(given) and any(self.root is each for each in tensors) else hook(given)
+
+
+@altering("register_multi_grad_hook", base=InBackward)
+def multi_grad_hook_any_misses_a_lone_root(self: InBackward, tensors: Any, hook: Hook) -> Hook:
+    """A multi-grad hook in mode any on a single tensor does not run in a backward from this tensor."""
+    alone = tensors[0] if len(tensors) == 1 else self
+    return lambda given: None if self.is_tensor(given) and self.root is alone else hook(given)
+
+
+@altering("register_multi_grad_hook", base=InBackward)
+def multi_grad_hook_any_misses_a_root_that_is_a_leaf(self: InBackward, tensors: Any, hook: Hook) -> Hook:
+    """A multi-grad hook in mode any does not run in a backward from a leaf."""
+
+    def run(given: Any) -> Any:
+        is_missed = self.is_tensor(given) and self.root is not None and self.is_leaf(self.root)
+        return None if is_missed else hook(given)
+
+    return run
 
 
 @altering("register_multi_grad_hook", base=InGrad)

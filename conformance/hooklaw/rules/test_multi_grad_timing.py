@@ -1,4 +1,4 @@
-"""When a multi-grad hook runs: among other hooks, in nested passes and in concurrent passes."""
+"""When a multi-grad hook runs: among other hooks, in nested passes, in concurrent passes, and after one that failed."""
 
 import threading
 from collections import Counter
@@ -217,3 +217,32 @@ def test_failure_in_another_thread(backend: Backend, trace: Trace) -> None:
 
     trace.expect_value("failed", [KeyError.__name__], [each.__name__ for each in failed])
     trace.expect(("hook", [[2.0, 2.0], [2.0, 2.0]]))
+
+
+@rule(
+    "multi-grad.all.after-failure",
+    level=Level.SHOULD,
+    basis=Basis.OBSERVED,
+    sources=[observed("what a pass has collected is dropped with the pass")],
+    needs=[Capability.MULTI_GRAD, Capability.TENSOR_HOOKS],
+)
+def test_after_failure(backend: Backend, trace: Trace) -> None:
+    """A multi-grad hook does not run in a pass that fails before all gradients are there, and does in the next."""
+
+    def forward(a, b, fails):
+        y = b * 2
+        if fails:
+            backend.register_hook(y, lambda _: _fail())
+        return backend.sum(a * 3) + backend.sum(y)
+
+    a, b = (backend.tensor([1.0, 2.0], requires_grad=True) for _ in range(2))
+    backend.register_multi_grad_hook([a, b], trace.saw("hook"))
+    with trace.raises_type(ZeroDivisionError):
+        backend.backward(forward(a, b, fails=True))
+    trace.expect()
+    backend.backward(forward(a, b, fails=False))
+    trace.expect(("hook", [[3.0, 3.0], [2.0, 2.0]]))
+
+
+def _fail() -> None:
+    raise ZeroDivisionError

@@ -5,7 +5,7 @@ from typing import Any
 
 from hooklaw.model._multi_grad import Handles
 from hooklaw.model.modes import running_pass
-from hooklaw_backends.mutants.base import Hook, InBackward, Mutant, fresh, overriding
+from hooklaw_backends.mutants.base import Hook, InBackward, Mutant, altering, fresh, overriding
 from hooklaw_backends.mutants.shared import Passes
 
 
@@ -96,3 +96,24 @@ def multi_grad_hook_misses_a_root_that_is_a_leaf(
     """A multi-grad hook in mode all does not run in a backward from a leaf."""
     is_missed = lambda: mode == "all" and self.root is not None and self.is_leaf(self.root)  # noqa: E731 - as short
     return old(tensors, lambda given: None if is_missed() else hook(given), mode=mode)
+
+
+@altering("register_multi_grad_hook", base=InBackward)
+def multi_grad_hook_any_gets_ones_for_the_root(self: InBackward, tensors: Any, hook: Hook) -> Hook:
+    """A multi-grad hook in mode any gets ones for a root, whatever gradient backward was given for it."""
+
+    def run(given: Any) -> Any:
+        is_wrong = self.is_tensor(given) and any(each is self.root for each in tensors)
+        return hook(self.mapped(given, lambda _: 1.0) if is_wrong else given)
+
+    return run
+
+
+@overriding("register_multi_grad_hook")
+def multi_grad_hook_refuses_later_constants(
+    self: Mutant, old: Hook, tensors: Any, hook: Hook, *, mode: str = "all"
+) -> Any:
+    """A multi-grad hook in mode all is an error if a tensor that is not the first does not require grad."""
+    if mode == "all" and not all(map(self.requires_grad, tensors[1:])):
+        raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
+    return old(tensors, hook, mode=mode)
