@@ -132,6 +132,13 @@ def handle_keeps_its_tensor(self: Mutant, old: Hook, tensor: Any, hook: Hook) ->
 
 
 @overriding("register_hook")
+def hooks_of_freed_tensors_stay(self: Mutant, old: Hook, tensor: Any, hook: Hook) -> Any:
+    """A handle's remove does nothing after its tensor was freed, even if the graph still runs the hook."""
+    handle, alive = old(tensor, hook), weakref.ref(tensor)
+    return Handle(lambda: None if alive() is None else handle.remove())
+
+
+@overriding("register_hook")
 def late_remove_raises(self: Mutant, old: Hook, tensor: Any, hook: Hook) -> Any:
     """Calling a handle's remove after its tensor was freed raises ReferenceError."""
     handle, alive = old(tensor, hook), weakref.ref(tensor)

@@ -1,5 +1,6 @@
 """Mutants whose module hooks run in the wrong order, for the wrong calls, or not at all."""
 
+import weakref
 from collections.abc import Mapping, Sequence
 from functools import partial, wraps
 from threading import current_thread, main_thread
@@ -299,6 +300,15 @@ def _staying(option: str, handle: Any, options: dict[str, bool]) -> Any:
 def prepended_module_hooks_stay(_: Mutant, old: Hook, *given: Any, **options: bool) -> Any:
     """The handle of a module hook that was registered with prepend=True removes nothing."""
     return _staying("prepend", old(*given, **options), options)
+
+
+@overriding(*verbs.ON_ONE_MODULE)
+def first_module_hook_with_options_stays(self: Mutant, old: Hook, module: Any, hook: Hook, **options: bool) -> Any:
+    """The handle of the first of several hooks that a module has with some options removes nothing."""
+    handle = old(module, hook, **options)
+    is_first = all(known() is not module or others != options for known, others in self.kept)
+    self.kept.append((weakref.ref(module), options))
+    return Handle() if options and is_first else handle
 
 
 @overriding(*verbs.ON_ONE_MODULE)

@@ -56,6 +56,7 @@ def test_remove(backend: Backend, trace: Trace) -> None:
         "tensor-hook-handle-removes-nothing",
         "tensor-hooks-frozen-at-forward",
         "hooks-of-used-leaves-not-removed",
+        "hooks-of-freed-tensors-stay",
     ],
 )
 def test_remove_after_graph(backend: Backend, trace: Trace) -> None:
@@ -67,6 +68,15 @@ def test_remove_after_graph(backend: Backend, trace: Trace) -> None:
     loss = backend.call(lambda y: backend.sum(y * 3), y)
     for handle in handles:
         handle.remove()
+    backend.backward(loss)
+
+    trace.expect()
+
+    y = backend.call(lambda x: x * 2, x)
+    handle = backend.register_hook(y, trace.saw("non-leaf that is gone"))
+    loss = backend.call(lambda y: backend.sum(y * 3), y)
+    del y
+    handle.remove()
     backend.backward(loss)
 
     trace.expect()
