@@ -4,7 +4,7 @@ import weakref
 from typing import Any
 
 from hooklaw_backends.mutants import verbs
-from hooklaw_backends.mutants.base import Hook, Mutant, altering, calling, overriding, products
+from hooklaw_backends.mutants.base import Hook, Mutant, altering, calling, fresh, overriding, products
 
 
 @overriding(*verbs.IN_BACKWARD)
@@ -41,6 +41,34 @@ def _kept_until_it_runs(self: Mutant, old: Hook, leaf: Any, hook: Hook) -> Any:
         return hook(tensor)
 
     return old(leaf, run)
+
+
+class _KeepsHooksOfSome(Mutant):
+    """A mutant that keeps the hooks of the tensors that it knows for ever."""
+
+    known = fresh(list[weakref.ref[Any]])
+
+    def register_hook(self, tensor: Any, hook: Hook) -> Any:
+        self.kept += [hook] if any(known() is tensor for known in self.known) else []
+        return super().register_hook(tensor, hook)
+
+
+class HooksOfViewsOutliveTheGraph(_KeepsHooksOfSome):
+    """A hook of a view is never freed."""
+
+    def view(self, tensor: Any, *shape: int) -> Any:
+        made = super().view(tensor, *shape)
+        self.known.append(weakref.ref(made))
+        return made
+
+
+class HooksOfPartsOutliveTheGraph(_KeepsHooksOfSome):
+    """A hook of a part of a tensor is never freed."""
+
+    def split(self, tensor: Any, size: int) -> tuple[Any, ...]:
+        parts = super().split(tensor, size)
+        self.known += map(weakref.ref, parts)
+        return parts
 
 
 @altering("register_hook")

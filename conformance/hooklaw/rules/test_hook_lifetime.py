@@ -21,12 +21,18 @@ def leaf(backend: Backend) -> Any:
     level=Level.SHOULD,
     basis=Basis.OBSERVED,
     sources=[WITH_THE_GRAPH],
-    needs=[*FREED, Capability.TENSOR_HOOKS],
-    mutants=["hooks-outlive-the-graph", "hooks-outlive-a-graph-that-ran"],
+    needs=[*FREED, Capability.TENSOR_HOOKS, Capability.VIEWS, Capability.MULTI_OUTPUT],
+    mutants=[
+        "hooks-outlive-the-graph",
+        "hooks-outlive-a-graph-that-ran",
+        "hooks-of-views-outlive-the-graph",
+        "hooks-of-parts-outlive-the-graph",
+    ],
 )
 def test_tensor_hook(backend: Backend, trace: Trace) -> None:
     """A hook of a non-leaf, and what it holds, is freed with the last reference to the graph, used or not."""
-    for compute in kinds_of_node(backend).values():
+    of_views = {"view": lambda x: backend.view(x, 2, 1), "part": lambda x: backend.split(x, 1)[1]}
+    for compute in {**kinds_of_node(backend), **of_views}.values():
         for runs in (False, True):
             with without_collector():
                 y = backend.call(compute, leaf(backend))
