@@ -124,6 +124,20 @@ class HooksPassOverTheMiddleOfThreeOutputs(HooksPassOverTheFirstOfSeveralOutputs
     passed_over = slice(1, -1)
 
 
+@overriding("custom_function")
+def dirty_inputs_among_several_outputs_are_copies(self: Mutant, old: Hook, *given: Any, **options: bool) -> Hook:
+    """An input that a custom Function marks dirty comes out as another object if there are several outputs."""
+    function = old(*given, **options)
+
+    def apply(*inputs: Any) -> Any:
+        results = function(*inputs)
+        if not isinstance(results, tuple):
+            return results
+        return tuple(self.clone(each) if any(each is given for given in inputs) else each for each in results)
+
+    return apply
+
+
 class NodeHooksOfLaterOutputsLost(Mutant):
     """Hooks on the grad_fn of an output of a custom Function other than the first never run."""
 

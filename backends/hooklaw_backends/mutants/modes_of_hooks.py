@@ -3,6 +3,7 @@
 from contextlib import nullcontext
 from functools import partial
 from typing import Any
+from weakref import ref
 
 from hooklaw_backends.mutants import verbs
 from hooklaw_backends.mutants.base import Hook, Mutant, altering, calling, overriding
@@ -17,6 +18,26 @@ def _in_wrong_mode(mutant: Mutant, hook: Hook, *given: Any) -> Any:
 def hooks_of_accumulation_in_wrong_mode(self: Mutant, node: Any, hook: Hook) -> Hook:
     """A hook on the Node that accumulates the gradient of a leaf runs in the wrong grad mode."""
     return partial(hook) if self.leaf_of(node) is None else partial(_in_wrong_mode, self, hook)
+
+
+class HooksOfFunctionOutputsInWrongMode(Mutant):
+    """A tensor hook on an output of a custom Function runs in the wrong grad mode."""
+
+    def custom_function(self, *given: Any, **options: bool) -> Hook:
+        function = super().custom_function(*given, **options)
+
+        def apply(*inputs: Any) -> Any:
+            results = function(*inputs)
+            outputs = results if isinstance(results, tuple) else (results,)
+            self.kept += [ref(each) for each in outputs if self.is_tensor(each)]
+            return results
+
+        return apply
+
+    def register_hook(self, tensor: Any, hook: Hook) -> Any:
+        if not any(kept() is tensor for kept in self.kept):
+            return super().register_hook(tensor, hook)
+        return super().register_hook(tensor, partial(_in_wrong_mode, self, hook))
 
 
 @overriding("register_multi_grad_hook")

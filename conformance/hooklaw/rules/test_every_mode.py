@@ -297,6 +297,30 @@ def test_outputs(backend: Backend, trace: Trace) -> None:
 
 
 @rule(
+    "tensor-hook.mode.outputs.custom-function",
+    level=Level.MUST,
+    sources=[DURING_BACKWARD],
+    needs=[Capability.TENSOR_HOOKS, Capability.CUSTOM_FUNCTION, *EVERY_PASS],
+    mutants=["hooks-of-function-outputs-in-wrong-mode"],
+)
+def test_function_outputs(backend: Backend, trace: Trace) -> None:
+    """A hook on an output of a custom Function runs with grad mode off, or on in a pass that creates a graph."""
+    function = backend.custom_function(
+        lambda _ctx, x: (x * 2, x * 3), lambda _ctx, first, second: first * 2 + second * 3
+    )
+    for label, run in every_pass(backend).items():
+        x = leaf(backend)
+        outputs = backend.call(function, x)
+        for output in outputs:
+            backend.register_hook(output, lambda _: trace.log("grad mode", backend.is_grad_enabled()))
+        root = backend.call(lambda first, second: backend.sum(first * 3 + second), *outputs)
+        for _ in range(3):
+            run(root, x)
+            trace.log(label)
+            trace.expect(*[("grad mode", "creates a graph" in label)] * 2, label)
+
+
+@rule(
     "tensor-hook.mode.after-error",
     level=Level.MUST,
     sources=[DURING_BACKWARD],

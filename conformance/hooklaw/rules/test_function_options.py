@@ -97,6 +97,39 @@ def test_dirty(backend: Backend, trace: Trace) -> None:
 
 
 @rule(
+    "custom-function.mark-dirty.several",
+    level=Level.SHOULD,
+    basis=Basis.OBSERVED,
+    sources=[MARK_DIRTY, observed("each marked input is returned as the same object")],
+    needs=[*DIRTY, Capability.IN_PLACE],
+    mutants=["dirty-mark-ignored", "dirty-inputs-among-several-outputs-are-copies"],
+    except_under={"subclass": "results are views there, and a Function that changes a view has one output"},
+)
+def test_dirty_several(backend: Backend, trace: Trace) -> None:
+    """Each of several inputs changed in place and passed to mark_dirty is returned as the same object."""
+
+    def forward(ctx, *tensors: Any):
+        for tensor in tensors:
+            backend.mul_(tensor, 3)
+        ctx.mark_dirty(*tensors)
+        return (*tensors, tensors[0] * 1)
+
+    def run(x):
+        tensors = [x * factor for factor in (1, 2, 3)]
+        outputs = function(*tensors)
+        same = [output is tensor for output, tensor in zip(outputs, tensors, strict=False)]
+        return same, backend.sum(tensors[0] + tensors[1] * 5 + tensors[2] * 7)
+
+    function = backend.custom_function(forward, lambda _ctx, *grads: tuple(grad * 3 for grad in grads[:3]))
+    x = leaf(backend)
+    same, loss = backend.call(run, x)
+    backend.backward(loss)
+
+    trace.expect_value("are the inputs", [True] * 3, same)
+    trace.expect_value("x.grad", [96.0, 96.0], backend.grad_of(x))
+
+
+@rule(
     "custom-function.mark-dirty.order",
     level=Level.MUST,
     sources=[MARK_DIRTY.sentence(4)],
