@@ -153,3 +153,9 @@ def falsy_output_of_an_always_called_hook_ignored(self: Mutant, hook: Hook, *giv
     """What a forward hook with always_call=True returns is ignored if it is 0 or empty."""
     result = hook(*given)
     return result if self.is_tensor(result) or result else None
+
+
+@overriding("register_forward_hook")
+def prepend_of_an_always_called_hook_ignored(_: Mutant, old: Hook, module: Any, hook: Hook, **options: bool) -> Any:
+    """A forward hook that is registered with prepend=True and always_call=True runs after those registered before."""
+    return old(module, hook, **{**options, "prepend": False} if options.get("always_call") else options)

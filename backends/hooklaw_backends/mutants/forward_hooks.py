@@ -419,3 +419,12 @@ def arguments_that_a_global_pre_hook_replaced_not_seen_by_global_hooks(
 ) -> Any:
     """A global forward hook gets the arguments from before a global forward pre-hook replaced them."""
     return hook(module, self.replaced_by(args) or args, *rest)
+
+
+@altering("register_forward_hook")
+def forward_hook_gets_the_arguments_of_the_caller_if_their_number_changed(
+    self: Mutant, module: Any, hook: Hook
+) -> Hook:
+    """A forward hook gets the caller's arguments if pre-hooks left more or fewer."""
+    given = inputs_to(self, module, prepend=True)
+    return lambda module, args, *rest: hook(module, tuple(given) if len(given) != len(args) else args, *rest)

@@ -143,7 +143,11 @@ def test_replaces_the_output(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[MODULES.sentence(15), HOOK],
     needs=[Capability.MODULES],
-    mutants=["forward-hook-gets-the-arguments-of-the-caller", "forward-hook-gets-what-the-first-pre-hook-left"],
+    mutants=[
+        "forward-hook-gets-the-arguments-of-the-caller",
+        "forward-hook-gets-what-the-first-pre-hook-left",
+        "forward-hook-gets-the-arguments-of-the-caller-if-their-number-changed",
+    ],
 )
 def test_sees_replaced_arguments(backend: Backend, trace: Trace) -> None:
     """A forward hook gets the arguments of forward, which forward pre-hooks may have replaced.
@@ -159,6 +163,13 @@ def test_sees_replaced_arguments(backend: Backend, trace: Trace) -> None:
     backend.call(module, backend.tensor([1.0, 2.0]))
 
     trace.expect(("hook", [[33.0, 36.0]]))
+
+    for count in (0, 2):
+        module = backend.module({}, lambda _module, *args: len(args))
+        backend.register_forward_pre_hook(module, lambda _, args, count=count: args * count)
+        backend.register_forward_hook(module, lambda _module, args, _output: trace.log("hook", args))
+        backend.call(module, backend.tensor([1.0, 2.0]))
+        trace.expect(("hook", [[1.0, 2.0]] * count))
 
 
 @rule(
@@ -349,6 +360,7 @@ def test_none_keeps(backend: Backend, trace: Trace) -> None:
         "prepended-hooks-as-registered",
         "forward-hooks-with-keywords-run-last",
         "always-called-hooks-run-last",
+        "prepend-of-an-always-called-hook-ignored",
     ],
 )
 def test_order(backend: Backend, trace: Trace) -> None:
@@ -358,7 +370,7 @@ def test_order(backend: Backend, trace: Trace) -> None:
     backend.register_forward_hook(module, saw(trace, "second"))
     handle = backend.register_module_forward_hook(saw(trace, "global"))
     backend.register_forward_hook(module, saw(trace, "third, prepended"), prepend=True, with_kwargs=True)
-    backend.register_forward_hook(module, saw(trace, "fourth, prepended"), prepend=True)
+    backend.register_forward_hook(module, saw(trace, "fourth, prepended"), prepend=True, always_call=True)
     backend.register_forward_hook(module, saw(trace, "fifth"))
     backend.register_forward_hook(module, saw(trace, "sixth"), prepend=False)
     backend.register_forward_hook(module, saw(trace, "seventh, prepended"), prepend=True)
