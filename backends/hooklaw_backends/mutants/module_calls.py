@@ -419,3 +419,31 @@ class _KnowsSiblings(Mutant):
 def global_module_hooks_on_the_first_inner_module(self: _KnowsSiblings, hook: Hook, module: Any, *rest: Any) -> Any:
     """A global module hook does not run for a module that another calls after one that it called before."""
     return None if self.later.get(module) else hook(module, *rest)
+
+
+class FullBackwardHooksCalledForSeveralConstantOutputs(Mutant):
+    """After a backward, full backward hooks run for calls of their modules with several outputs that are constants."""
+
+    counts = fresh(WeakKeyDictionary[Any, int])
+    hooks = fresh(WeakKeyDictionary[Any, list[Hook]])
+
+    def module(self, parameters: Mapping[str, Any], forward: Hook) -> Any:
+        def run(module: Any, *args: Any, **kwargs: Any) -> Any:
+            output = forward(module, *args, **kwargs)
+            several = output if isinstance(output, tuple) and len(output) > 1 else ()  # pyright: ignore[reportUnknownArgumentType]
+            if several and not any(self.requires_grad(each) for each in several if self.is_tensor(each)):  # pyright: ignore[reportUnknownVariableType]
+                self.counts[module] = len(several)  # pyright: ignore[reportUnknownArgumentType]
+            return output
+
+        return super().module(parameters, run)
+
+    def register_full_backward_hook(self, module: Any, hook: Hook, **options: bool) -> Any:
+        self.hooks.setdefault(module, []).append(hook)
+        return super().register_full_backward_hook(module, hook, **options)
+
+    def backward(self, root: Any, gradient: Any = None, **how: Any) -> None:
+        super().backward(root, gradient, **how)
+        for module, count in list(self.counts.items()):
+            for hook in self.hooks.get(module, ()):
+                hook(module, (None,), (None,) * count)
+        self.counts.clear()

@@ -540,3 +540,14 @@ def none_of_a_module_backward_hook_restores_several_gradients(
     """If a backward hook returns None, several gradients are those from before the hook that ran last."""
     result = self.noted(hook(module, grads, *rest), grads)
     return self.replaced_by(grads) if result is None and len(grads) > 1 else result
+
+
+@calling(*verbs.MODULE_BACKWARD)
+def later_results_of_module_backward_hooks_are_constants(
+    self: Mutant, hook: Hook, module: Any, grads: Any, *rest: Any
+) -> Any:
+    """Of several gradients that a module backward hook returns all but the first are detached."""
+    result = hook(module, grads, *rest)
+    if not isinstance(result, tuple) or len(result) != len(grads):  # pyright: ignore[reportUnknownArgumentType]
+        return result
+    return (*result[:1], *(self.detach(each) if self.is_tensor(each) else each for each in result[1:]))  # pyright: ignore[reportUnknownVariableType]

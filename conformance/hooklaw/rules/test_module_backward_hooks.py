@@ -212,6 +212,7 @@ def test_fires_before_the_weights(backend: Backend, trace: Trace) -> None:
         "backward-hooks-skipped-if-an-output-needs-no-gradient",
         "backward-hooks-skipped-if-the-last-output-needs-no-gradient",
         "backward-hooks-wait-for-every-output",
+        "full-backward-hooks-called-for-several-constant-outputs",
     ],
 )
 def test_silent_without_outputs(backend: Backend, trace: Trace) -> None:
@@ -220,11 +221,15 @@ def test_silent_without_outputs(backend: Backend, trace: Trace) -> None:
     They run if any output requires grad, even if no gradient comes to another output.
     """
     module = backend.module({}, lambda _module, x: backend.detach(x))
+    pair = backend.module({}, lambda _module, x: (backend.detach(x), backend.detach(x * 2)))
     some = backend.module({}, lambda _module, x: (backend.detach(x), x * 2, x * 3, backend.detach(x)))
-    for each, label in ((module, "none requires grad"), (some, "some require grad")):
+    for each, label in ((module, "none requires grad"), (pair, "neither requires grad"), (some, "some require grad")):
         backend.register_full_backward_hook(each, lambda *_, label=label: trace.log(label))
 
     backend.backward(backend.call(lambda x: backend.sum(module(x) * x), leaf(backend)))
+    trace.expect()
+
+    backend.backward(backend.call(lambda x: backend.sum(pair(x)[0] * pair(x)[1] * x), leaf(backend)))
     trace.expect()
 
     backend.backward(backend.call(lambda x: backend.sum(some(x)[1]), leaf(backend)))

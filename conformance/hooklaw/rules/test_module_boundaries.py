@@ -257,7 +257,11 @@ def test_gradient_of_a_gradient(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOK.sentence(8), docstring("torch.autograd.grad").sentence(18)],
     needs=[*NEEDS, Capability.MODULE_BACKWARD_PRE_HOOKS, Capability.AUTOGRAD_GRAD, Capability.CREATE_GRAPH],
-    mutants=["results-of-module-backward-hooks-are-constants", "create-graph-ignored"],
+    mutants=[
+        "results-of-module-backward-hooks-are-constants",
+        "later-results-of-module-backward-hooks-are-constants",
+        "create-graph-ignored",
+    ],
 )
 def test_differentiable(backend: Backend, trace: Trace) -> None:
     """A gradient computed with create_graph can be differentiated through what module backward hooks return.
@@ -275,6 +279,16 @@ def test_differentiable(backend: Backend, trace: Trace) -> None:
 
     trace.expect_value("first derivative", [30.0], first)
     trace.expect_value("of the factors", [[6.0], [10.0]], second)
+
+    x, y, factor = (backend.tensor([number], requires_grad=True) for number in (2.0, 3.0, 5.0))
+    module = backend.module({}, lambda _module, x, y: x * 2 + y * 3)
+    backend.register_full_backward_hook(module, lambda _, grads, _output: (grads[0] * factor, grads[1] * factor))
+
+    both = backend.grad(backend.call(lambda x, y: backend.sum(module(x, y)), x, y), [x, y], create_graph=True)
+    (second,) = backend.grad(backend.sum(both[0] + both[1] * 10), [factor])
+
+    trace.expect_value("gradients of both inputs", [[10.0], [15.0]], [*both])
+    trace.expect_value("of the factor of both", [32.0], second)
 
 
 @rule(
