@@ -117,3 +117,12 @@ class MutationContextOpenUntilBackward(Passes):
     def allow_mutation_on_saved_tensors(self) -> Generator[None]:
         self._open.enter_context(super().allow_mutation_on_saved_tensors())
         yield
+
+
+class ChangedTensorsLiveOn(_KnowsTheContext):
+    """A tensor that was changed inside allow_mutation_on_saved_tensors lives on after the context."""
+
+    def mul_(self, tensor: Any, factor: Any) -> Any:
+        if self.is_open:
+            self.kept.append(tensor)
+        return super().mul_(tensor, factor)

@@ -111,6 +111,36 @@ def test_part(backend: Backend, trace: Trace) -> None:
 
 
 @rule(
+    "allow-mutation.works.whole",
+    level=Level.MUST,
+    sources=[MUTATION.sentence(2)],
+    needs=[*NEEDS, Capability.MULTI_OUTPUT],
+    mutants=[
+        "mutation-of-saved-tensors-not-allowed",
+        "mutation-of-saved-tensors-unnoticed",
+        "changes-of-a-whole-unnoticed-in-its-parts",
+    ],
+)
+def test_whole(backend: Backend, trace: Trace) -> None:
+    """Inside allow_mutation_on_saved_tensors a tensor any part of which is saved may be changed in place.
+
+    Backward uses the old value of the part.
+    """
+
+    def product(x, factor):
+        loss = backend.sum(x * backend.split(factor, 1)[part])
+        backend.mul_(factor, 10)
+        return loss
+
+    for part, expected in enumerate(([3.0], [4.0], [5.0])):
+        x, factor = backend.tensor([1.0], requires_grad=True), backend.tensor([3.0, 4.0, 5.0])
+        with backend.allow_mutation_on_saved_tensors():
+            backend.backward(backend.call(product, x, factor))
+
+        trace.expect_value(f"x.grad where part {part} was saved", expected, backend.grad_of(x))
+
+
+@rule(
     "allow-mutation.backward-inside",
     level=Level.SHOULD,
     basis=Basis.OBSERVED,
@@ -183,23 +213,26 @@ def test_outer_goes_on(backend: Backend, trace: Trace) -> None:
     "allow-mutation.cleared",
     level=Level.MUST,
     sources=[MUTATION.sentence(7)],
-    needs=[Capability.ALLOW_MUTATION, Capability.WEAK_REFERENCES],
+    needs=[*NEEDS, Capability.WEAK_REFERENCES],
     mutants=[
         "mutation-context-open-until-backward",
         "mutation-of-saved-tensors-not-allowed",
         "mutation-context-left-by-an-exception-is-not-cleared",
         "mutation-context-keeps-saved-outputs",
+        "changed-tensors-live-on",
     ],
 )
 def test_cleared(backend: Backend, trace: Trace) -> None:
-    """A tensor saved inside an allow_mutation_on_saved_tensors context is freed when the context ends.
+    """A tensor saved inside an allow_mutation_on_saved_tensors context, changed or not, is freed when the context ends.
 
     The docstring says that the state is cleared then; this state is what holds the saved tensors.
     """
 
     def forward(x):
-        y, output = x * 1, backend.exp(x * 0)
-        return backend.sum(y * y * output), y, output
+        y, output, changed = x * 1, backend.exp(x * 0), x * 2
+        loss = backend.sum(y * y * output + changed * changed)
+        backend.mul_(changed, 10)
+        return loss, y, output, changed
 
     for fails in (False, True):
         with suppress(KeyError), backend.allow_mutation_on_saved_tensors():
@@ -212,8 +245,8 @@ def test_cleared(backend: Backend, trace: Trace) -> None:
         backend.backward(
             backend.call(backend.sum, backend.tensor([1.0], requires_grad=True))
         )  # ends what still waits for it
-        trace.expect_value("are freed after it", [True, True], freed)
-        trace.expect_value("loss", [5.0], [backend.tolist(loss)])
+        trace.expect_value("are freed after it", [True] * 3, freed)
+        trace.expect_value("loss", [25.0], [backend.tolist(loss)])
 
 
 @rule(

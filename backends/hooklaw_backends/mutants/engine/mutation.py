@@ -26,3 +26,28 @@ class RefusedMutationContextLetsLaterSavedTensorsChange(Mutant):
                 raise
             later.push(context)
             yield
+
+
+class ChangesOfAWholeUnnoticedInItsParts(Mutant):
+    """Inside allow_mutation_on_saved_tensors a change of a tensor that was split goes unnoticed in its saved parts."""
+
+    is_open = False
+
+    @contextmanager
+    def allow_mutation_on_saved_tensors(self) -> Generator[Any]:
+        self.kept, self.is_open = [], True
+        try:
+            with super().allow_mutation_on_saved_tensors() as state:
+                yield state
+        finally:
+            self.is_open = False
+
+    def split(self, tensor: Any, size: int) -> Any:
+        self.kept += [tensor] * self.is_open
+        return super().split(tensor, size)
+
+    def mul_(self, tensor: Any, factor: Any) -> Any:
+        if not self.is_open or not self.keeps(tensor):
+            return super().mul_(tensor, factor)
+        self.overwrite_unseen(tensor, self.detach(tensor) * factor)
+        return tensor
