@@ -1,5 +1,7 @@
 """Mutants of distributed tensors: of their hooks, and of where their gradients are."""
 
+from functools import partial
+from importlib import import_module
 from typing import Any
 
 import torch
@@ -96,12 +98,14 @@ def dtensor_packs_parts(self: Mutant, pack: Hook, unpack: Hook) -> Pair:
 
     def packing(tensor: Any) -> Any:
         if not is_distributed(tensor):
-            return "", pack(tensor)
-        return self.placement(tensor), pack(self.local_tensor(tensor).detach())
+            return None, pack(tensor)
+        where = {"shape": tensor.shape, "stride": tensor.stride()}
+        made = partial(type(tensor).from_local, device_mesh=tensor.device_mesh, placements=tensor.placements, **where)
+        return made, pack(self.local_tensor(tensor).detach())
 
     def unpacking(packed: Any) -> Any:
-        placement, inner = packed
-        return self.from_local(unpack(inner), placement) if placement else unpack(inner)
+        made, inner = packed
+        return made(unpack(inner)) if made else unpack(inner)
 
     return packing, unpacking
 
@@ -207,7 +211,8 @@ class _Once(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, tensor: Any, redistribute: Hook) -> Any:
-        ctx.placements = tensor.placements
+        replicate = import_module("torch.distributed.tensor").Replicate()
+        ctx.placements = [replicate if each.is_partial() else each for each in tensor.placements]  # as torch does
         return redistribute(tensor)
 
     @staticmethod
