@@ -6,7 +6,7 @@ from collections.abc import Generator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
-from hooklaw_backends.mutants.base import Hook, Mutant, Pair, overriding, packing, pairs
+from hooklaw_backends.mutants.base import Hook, Mutant, Pair, calling, overriding, packing, pairs
 from hooklaw_backends.mutants.custom_functions import Context
 
 
@@ -353,3 +353,18 @@ class SavedOutputsOfFunctionsReleasedLate(_InFunction):
     def backward(self, root: Any, gradient: Any = None, **how: Any) -> None:
         super().backward(root, gradient, **how)
         self.kept = []
+
+
+@calling("custom_function")
+def error_of_freed_functions_has_no_advice(self: Mutant, backward: Hook, ctx: Any, *grads: Any) -> Any:
+    """If what a custom Function saved was freed, the error does not mention retain_graph."""
+
+    def read() -> Any:
+        try:
+            return ctx.saved_tensors
+        except RuntimeError as error:
+            if "retain_graph" in str(error):
+                raise type(error)("the saved tensors have been freed") from None
+            raise
+
+    return backward(Context(ctx, saved_tensors=read), *grads)

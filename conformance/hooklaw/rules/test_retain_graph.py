@@ -4,6 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 from warnings import catch_warnings
 
 from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, notes, observed, rule
+from hooklaw.rules.lifetimes import kinds_of_node
 
 BACKWARD = docstring("torch.Tensor.backward")
 GRAD = docstring("torch.autograd.grad")
@@ -31,6 +32,24 @@ def test_second_backward(backend: Backend, trace: Trace) -> None:
     for root in (loss, other):
         with trace.raises(ErrorKind.GRAPH_FREED, "retain_graph"):
             backend.backward(root)
+
+
+@rule(
+    "retain-graph.second-backward-error.custom-function",
+    level=Level.MUST,
+    sources=[BACKWARD.sentence(14), docstring("torch.autograd.backward").sentence(18), THREADS.sentence(3)],
+    needs=[Capability.GRAPH_FREEING, Capability.CUSTOM_FUNCTION],
+    mutants=["error-of-freed-functions-has-no-advice"],
+    except_under={"retained": "the law is of passes that do not retain the graph"},
+)
+def test_second_backward_of_function(backend: Backend, trace: Trace) -> None:
+    """A second backward through what a custom Function saved, and the first freed, is an error naming retain_graph."""
+    function = kinds_of_node(backend)["custom Function"]
+    loss = backend.call(lambda x: backend.sum(function(x)), backend.tensor([1.0, 2.0], requires_grad=True))
+    backend.backward(loss)
+
+    with trace.raises(ErrorKind.GRAPH_FREED, "retain_graph"):
+        backend.backward(loss)
 
 
 @rule(
