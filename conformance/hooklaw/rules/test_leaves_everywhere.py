@@ -8,6 +8,7 @@ from hooklaw.rules.hooks import NUMBERS, Place, leaf, nothing
 from hooklaw.rules.passes import EVERYWHERE, whenever
 
 DETACH = docstring("torch.Tensor.detach_")
+LEAF = docstring("torch.Tensor.is_leaf")
 FLAG = notes("autograd", "setting-requires-grad")
 RETAIN_GRAD = docstring("torch.Tensor.retain_grad")
 INCREMENT = docstring("torch.autograd.graph.increment_version")
@@ -201,3 +202,46 @@ def test_switches(backend: Backend, trace: Trace) -> None:
             for module, flag in ((modules[nr], True), (modules[1 - nr], False)):
                 place(lambda each=module, flag=flag: backend.module_requires_grad_(each, requires_grad=flag))
             trace.expect_value(f"require grad, {label}", [not nr, bool(nr)], list(map(backend.requires_grad, leaves)))
+
+
+@rule(
+    "node.identity.leaf.detached",
+    level=Level.MUST,
+    sources=[LEAF.sentence(1, 3), DETACH.sentence(1)],
+    needs=[
+        Capability.NODES,
+        Capability.GRAD_MODE,
+        Capability.REQUIRES_GRAD_FLAG,
+        Capability.DETACH_IN_PLACE,
+        Capability.MODULES,
+    ],
+    mutants=[
+        "frozen-leaf-has-a-grad-fn",
+        "detached-tensor-has-a-grad-fn",
+        "tensor-detached-in-place-has-a-grad-fn",
+        "result-of-no-grad-has-a-grad-fn",
+        "parameter-has-a-grad-fn",
+    ],
+)
+def test_no_grad_fn(backend: Backend, trace: Trace) -> None:
+    """A tensor that was frozen, detached or computed in no_grad has no grad_fn, and a module's parameter has none.
+
+    Each is a leaf: the user made it, it does not require grad, or detach_ made it one.
+    """
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    y = backend.call(lambda x: x * 2, x)
+    leaves = {
+        "what detach returns": backend.detach(y),
+        "what was detached in place": y,
+        "the frozen leaf": x,
+        "the parameter": backend.module(
+            {"weight": backend.tensor([3.0, 4.0])}, lambda module, x: x * module.weight
+        ).weight,
+    }
+    with backend.no_grad():
+        leaves["the result of no_grad"] = backend.call(lambda x: x * 2, x)
+    backend.detach_(y)
+    backend.set_requires_grad(x, requires_grad=False)
+
+    for label, tensor in leaves.items():
+        trace.expect_value(f"{label} has a grad_fn", expected=False, observed=backend.grad_fn(tensor) is not None)
