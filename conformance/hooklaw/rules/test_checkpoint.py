@@ -241,7 +241,9 @@ def test_no_input_requires_grad(backend: Backend, trace: Trace) -> None:
         ([], [[5.0, 8.0], [15.0, 40.0]]),
     ):
         backend.backward(backend.call(lambda given=inputs: region(backend, fn, use_reentrant=False)(*given)))
-        trace.expect_value(f"gradients, {len(inputs)} inputs", expected, [*map(backend.grad_of, (weight, scale))])
+        trace.expect_value(
+            f"gradients, {len(inputs)} inputs", expected, [backend.grad_of(weight), backend.grad_of(scale)]
+        )
 
 
 @rule(
@@ -465,7 +467,7 @@ def test_detached(backend: Backend, trace: Trace) -> None:
     )
     for place, fn in enumerate(functions):
         x = leaf(backend)
-        outputs = [*backend.call(lambda x, fn=fn: backend.checkpoint(fn, x, use_reentrant=False), x)]
+        outputs = list(backend.call(lambda x, fn=fn: backend.checkpoint(fn, x, use_reentrant=False), x))
         detached = outputs.pop(place)
         trace.expect_value("requires grad", expected=False, observed=backend.requires_grad(detached))
         backend.backward(backend.sum(outputs[0] * detached + outputs[1]))
