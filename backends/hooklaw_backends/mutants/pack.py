@@ -116,6 +116,14 @@ def pack_receives_a_detached_tensor(self: Mutant, pack: Hook, tensor: Any) -> An
 
 
 @packing("saved_tensors_hooks")
+def pack_receives_another_leaf(self: Mutant, pack: Hook, tensor: Any) -> Any:
+    """In the place of a leaf that requires grad the pack hook of a context gets another leaf with its data."""
+    if self.requires_grad(tensor) and self.is_leaf(tensor):
+        return pack(self.requires_grad_(self.detach(tensor)))
+    return pack(tensor)
+
+
+@packing("saved_tensors_hooks")
 def pack_runs_with_grad(self: Mutant, pack: Hook, tensor: Any) -> Any:
     """Grad mode is on while pack runs."""
     with self.enable_grad():

@@ -250,16 +250,19 @@ def test_in_place_forbidden(backend: Backend, trace: Trace) -> None:
     mutants=[
         "pack-receives-a-detached-tensor",
         "pack-receives-a-view",
+        "pack-receives-another-leaf",
         "pack-receives-a-detached-tensor-in-custom-functions",
         "outputs-of-custom-functions-packed-detached",
     ],
 )
 def test_input_is_live(backend: Backend, trace: Trace) -> None:
     """A pack hook gets a saved tensor, be it leaf, intermediate or output, that still has its place in the graph."""
-    packed = []
+    packed, leaves = [], []
 
     def pack(tensor):
         packed.append((backend.requires_grad(tensor), backend.is_leaf(tensor), backend.grad_fn(tensor)))
+        if backend.is_leaf(tensor):
+            leaves.append(tensor)
         return backend.detach(tensor)
 
     def forward(x):
@@ -280,6 +283,9 @@ def test_input_is_live(backend: Backend, trace: Trace) -> None:
     trace.expect_value("require grad, are leaves", flags, [seen[:2] for seen in packed])
     same = [backend.grad_fn(tensor) == seen[2] for tensor, seen in zip(saved, packed, strict=True)]
     trace.expect_value("have the grad_fn of the saved tensor", [True] * len(saved), same)
+    for passes, kept in enumerate(leaves, start=1):
+        backend.backward(backend.call(lambda kept: backend.sum(kept * 3), kept))
+        trace.expect_value("gradient of the leaf through what was packed", [3.0 * passes], backend.grad_of(x))
 
     function = kinds_of_node(backend)["custom Function"]
     y, _ = backend.call(of_function, x)
