@@ -72,6 +72,21 @@ def unused_inputs_alone_never_allowed(self: Mutant, old: Hook, *given: Any, **ho
     return found
 
 
+@overriding("grad")
+def unused_inputs_alone_not_materialized(
+    self: Mutant, old: Hook, outputs: Any, inputs: Any, *given: Any, **how: Any
+) -> tuple[Any, ...]:
+    """With materialize_grads=True the gradients are None if every input of autograd.grad is unused."""
+    if not how.get("materialize_grads") or how.get("allow_unused") is False or not all(map(self.is_tensor, inputs)):
+        return old(outputs, inputs, *given, **how)
+    how |= {"materialize_grads": False, "allow_unused": True}
+    found = old(outputs, inputs, *given, **how)
+    if all(grad is None for grad in found):
+        return found
+    pairs = zip(inputs, found, strict=True)
+    return tuple(self.zeros_like(tensor) if grad is None else grad for tensor, grad in pairs)
+
+
 def materializing(step: Callable[[Mutant, Any, int], Any]) -> type[Mutant]:
     """Make a mutant whose autograd.grad returns ``(self, tensor, nr)`` for an unused input, with its number, from 0.
 

@@ -96,6 +96,7 @@ def test_unused_input_allowed(backend: Backend, trace: Trace) -> None:
         "materialize-grads-refuses-allow-unused",
         "materialize-grads-ignored-with-allow-unused",
         "first-unused-input-alone-materialized",
+        "unused-inputs-alone-not-materialized",
         "unused-scalars-not-materialized",
         "materialized-zeros-have-a-dimension",
         "unused-intermediates-not-materialized",
@@ -117,6 +118,9 @@ def test_unused_input_materialized(backend: Backend, trace: Trace) -> None:
         grads = backend.grad(loss, [x, unused, w, *others], **how)
 
         trace.expect_value("gradients", [[2.0, 2.0], of_unused, [3.0, 3.0], *of_others], grads)
+
+        loss = backend.call(lambda x: backend.sum(x * 2), x)
+        trace.expect_value("gradient of an unused input alone", [of_unused], backend.grad(loss, [unused], **how))
 
     inputs = [backend.tensor(numbers, requires_grad=True) for numbers in NUMBERS]
     grads = backend.grad(backend.call(lambda x: backend.sum(x * 2), x), [*inputs, x], materialize_grads=True)
