@@ -1,4 +1,4 @@
-"""Mutants whose backward loses the gradient of some of the non-leaves among its inputs."""
+"""Mutants whose backward loses or overwrites the gradient of some of the non-leaves among its inputs."""
 
 from collections.abc import Mapping
 from functools import wraps
@@ -60,6 +60,31 @@ def views_among_backward_inputs_lost(self: Mutant, tensor: Any, _how: Mapping[st
 @losing
 def later_outputs_among_backward_inputs_lost(self: Mutant, tensor: Any, _how: Mapping[str, Any]) -> bool:
     """A backward gives no gradient to an input that is an output of an operation, and not the first."""
+    return self.gradient_edge(tensor)[1] > 0
+
+
+def overwriting(step: Hook) -> type[Mutant]:
+    """Make a mutant whose backward drops what a non-leaf input has in .grad if ``(self, tensor)`` says so."""
+
+    @wraps(step)
+    def backward(self: Mutant, old: Hook, *given: Any, inputs: Inputs = None, **how: Any) -> None:
+        for tensor in inputs or ():
+            if self.is_tensor(tensor) and not self.is_leaf(tensor) and step(self, tensor):
+                self.set_grad(tensor, None)
+        old(*given, inputs=inputs, **how)
+
+    return overriding("backward")(backward)
+
+
+@overwriting
+def backward_overwrites_views_among_its_inputs(self: Mutant, tensor: Any) -> bool:
+    """A backward sets the gradient of a view among its inputs, whatever it was."""
+    return self.base_of(tensor) is not None
+
+
+@overwriting
+def backward_overwrites_later_outputs_among_its_inputs(self: Mutant, tensor: Any) -> bool:
+    """A backward sets the gradient of an input that is an output of an operation, and not the first."""
     return self.gradient_edge(tensor)[1] > 0
 
 

@@ -1,6 +1,7 @@
 """Passes of each kind, wherever they run: what they accumulate, what they free, and the errors that they must raise."""
 
 from collections.abc import Callable, Sequence
+from itertools import product
 from typing import Any
 from warnings import catch_warnings
 
@@ -254,6 +255,8 @@ def test_non_leaf_inputs(backend: Backend, trace: Trace) -> None:
     mutants=[
         "views-among-backward-inputs-lost",
         "later-outputs-among-backward-inputs-lost",
+        "backward-overwrites-views-among-its-inputs",
+        "backward-overwrites-later-outputs-among-its-inputs",
         "outputs-in-between-among-backward-inputs-lost",
     ],
 )
@@ -262,15 +265,19 @@ def test_views_as_inputs(backend: Backend, trace: Trace) -> None:
 
     Of a leaf and of a result.
     """
-    for make in (lambda x: x, lambda x: x * 5):
+    for make, had in product((lambda x: x, lambda x: x * 5), (None, 10.0)):
         view = backend.call(lambda x, make=make: backend.view(make(x), 2, 1), leaf(backend))
+        backend.set_grad(view, had and backend.tensor([[had], [had]]))
         backend.backward(backend.call(lambda view: backend.sum(view * 3), view), inputs=[view])
-        trace.expect_value("gradient of a view", [[3.0], [3.0]], backend.grad_of(view))
+        trace.expect_value("gradient of a view", [[3.0 + (had or 0.0)]] * 2, backend.grad_of(view))
 
         for asked in ([0, 1, 2], [2, 1, 0], [1], [2]):
             x = backend.tensor([1.0, 2.0, 3.0], requires_grad=True)
             outputs = backend.call(lambda x, make=make: backend.split(make(x), 1), x)
+            for nr in asked:
+                backend.set_grad(outputs[nr], had and backend.tensor([had]))
             root = backend.call(lambda a, b, c: backend.sum(a * 3 + b * 7 + c * 9), *outputs)
             backend.backward(root, inputs=[outputs[nr] for nr in asked])
-            expected = [[weight] if nr in asked else None for nr, weight in enumerate((3.0, 7.0, 9.0))]
+            gradients = [[weight + (had or 0.0)] for weight in (3.0, 7.0, 9.0)]
+            expected = [gradient if nr in asked else None for nr, gradient in enumerate(gradients)]
             trace.expect_value(f"gradients of outputs {asked}", expected, [*map(backend.grad_of, outputs)])
