@@ -170,3 +170,9 @@ def leaf_with_a_gradient_has_a_grad_fn(self: Mutant, old: Hook, tensor: Any) -> 
 def nodes_of_functions_are_no_nodes(self: Mutant, old: Hook, value: Any) -> bool:
     """The Node of a custom Function is not an instance of Node."""
     return old(value) and not _is_of_function(value)
+
+
+@overriding("is_node")
+def results_are_nodes(self: Mutant, old: Hook, value: Any) -> bool:
+    """The result of an operation counts as a Node, not only its grad_fn."""
+    return old(value) or (self.is_tensor(value) and not self.is_leaf(value))

@@ -174,6 +174,28 @@ def module_hooks_silent_without_input_gradients(self: Mutant, module: Any, hook:
     )
 
 
+@altering("register_full_backward_hook")
+def module_hooks_without_inputs_get_the_first_output_alone(self: Mutant, module: Any, hook: Hook) -> Hook:
+    """The backward hook of a module that is called without inputs gets None for each output but the first."""
+    given = inputs_to(self, module)
+    return lambda owner, inputs, outputs: hook(
+        owner, inputs, outputs if given else (*outputs[:1], *(None for _ in outputs[1:]))
+    )
+
+
+@altering("register_full_backward_hook")
+def module_hooks_without_inputs_run_for_each_output(self: Mutant, module: Any, hook: Hook) -> Hook:
+    """The backward hook of a module that is called without inputs runs once for each of its outputs."""
+    given = inputs_to(self, module)
+
+    def run(owner: Any, inputs: Any, outputs: Any) -> Any:
+        for _ in () if given else outputs[1:]:
+            hook(owner, inputs, outputs)
+        return hook(owner, inputs, outputs)
+
+    return run
+
+
 class BackwardHooksOfAModuleLookedUpLate(Mutant):
     """A module's full backward hooks are looked up during backward instead of at the forward call."""
 

@@ -4,6 +4,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from functools import wraps
 from typing import Any
+from weakref import ref
 
 from hooklaw_backends.mutants.base import Hook, Mutant, Pair, fresh, overriding, packing, pairs, unpacking
 
@@ -43,6 +44,33 @@ def saved_input_is_itself_under_hooks(self: _KnowsSaved, pack: Hook, tensor: Any
     """With saved-tensor hooks a saved tensor comes back as the original object."""
     self.known.setdefault(self.data_ptr(tensor), tensor)
     return pack(tensor)
+
+
+class _ReadsOneObject(Mutant):
+    """A mutant whose reads of the same data give one object, if a pack hook returned the tensor that it got."""
+
+    read = fresh(dict[int, Any])
+
+    def saved_tensors(self, node: Any) -> list[Any]:
+        return [self.one_for(self.data_ptr(tensor), tensor) for tensor in super().saved_tensors(node)]
+
+    def one_for(self, data: int, tensor: Any) -> Any:
+        """Return the tensor that was read of the data first, if it is alive."""
+        if data not in self.read:
+            return tensor
+        found = self.read[data]()
+        if found is None:
+            self.read[data] = ref(tensor)
+        return tensor if found is None else found
+
+
+@packing("saved_tensors_hooks", base=_ReadsOneObject)
+def identity_pair_makes_no_new_objects(self: _ReadsOneObject, pack: Hook, tensor: Any) -> Any:
+    """If pack returns its input, reads of two saved tensors of the same data give one object."""
+    packed = pack(tensor)
+    if packed is tensor:
+        self.read.setdefault(self.data_ptr(tensor), lambda: None)
+    return packed
 
 
 @unpacking("saved_tensors_hooks")

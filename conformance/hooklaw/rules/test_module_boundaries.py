@@ -160,7 +160,11 @@ def test_keywords_alone(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOK.sentence(4)],
     needs=NEEDS,
-    mutants=["module-hooks-silent-without-input-gradients"],
+    mutants=[
+        "module-hooks-silent-without-input-gradients",
+        "module-hooks-without-inputs-get-the-first-output-alone",
+        "module-hooks-without-inputs-run-for-each-output",
+    ],
 )
 def test_no_inputs(backend: Backend, trace: Trace) -> None:
     """A full backward hook of a module that is called without inputs runs for the gradients of the outputs.
@@ -175,6 +179,21 @@ def test_no_inputs(backend: Backend, trace: Trace) -> None:
 
     trace.expect(("hook", [[1.0, 1.0]]))
     trace.expect_value("weight.grad", [2.0, 2.0], backend.grad_of(module.weight))
+
+    of_two = backend.module(
+        {"weight": backend.tensor([3.0, 5.0])}, lambda module: (module.weight * 2, module.weight * 3)
+    )
+    backend.register_full_backward_hook(of_two, lambda _module, _input, grad_output: trace.log("hook", grad_output))
+
+    def total():
+        first, second = of_two()
+        return backend.sum(first) + backend.sum(second * 7)
+
+    with catch_warnings(action="ignore"):
+        backend.backward(backend.call(total))
+
+    trace.expect(("hook", [[1.0, 1.0], [7.0, 7.0]]))
+    trace.expect_value("weight.grad", [23.0, 23.0], backend.grad_of(of_two.weight))
 
 
 @rule(

@@ -587,13 +587,13 @@ def test_registered_by_backward(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[GRAPH.sentence(2)],
     needs=[Capability.NODES, Capability.NODE_TYPE, Capability.CUSTOM_FUNCTION],
-    mutants=["nodes-of-functions-are-no-nodes", "is-node-true"],
+    mutants=["nodes-of-functions-are-no-nodes", "is-node-true", "results-are-nodes"],
 )
 def test_type(backend: Backend, trace: Trace) -> None:
     """The grad_fn of an output, of an operation or a custom Function, is an instance of Node; a tensor is not."""
     function = backend.custom_function(lambda _ctx, x: x * 2, lambda _ctx, grad: grad * 2)
     x = backend.tensor([1.0, 2.0], requires_grad=True)
-    nodes = [backend.grad_fn(backend.call(compute, x)) for compute in (lambda x: x * 2, backend.exp, function)]
+    results = [backend.call(compute, x) for compute in (lambda x: x * 2, backend.exp, function)]
 
-    trace.expect_value("are Nodes", [True] * 3, [backend.is_node(node) for node in nodes])
-    trace.expect_value("a tensor is a Node", expected=False, observed=backend.is_node(x))
+    trace.expect_value("are Nodes", [True] * 3, [backend.is_node(backend.grad_fn(result)) for result in results])
+    trace.expect_value("tensors are Nodes", [False] * 4, [backend.is_node(tensor) for tensor in (x, *results)])

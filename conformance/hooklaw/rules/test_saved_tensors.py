@@ -256,22 +256,27 @@ def test_version_not_checked_under_hooks(backend: Backend, trace: Trace) -> None
     level=Level.MUST,
     sources=[DEFAULT_HOOKS.sentence(11, 14)],
     needs=[*READ, Capability.SAVED_TENSOR_HOOKS, Capability.STORAGE],
-    mutants=["saved-input-is-itself-under-hooks", "saved-tensors-copied-under-hooks"],
+    mutants=[
+        "saved-input-is-itself-under-hooks",
+        "saved-tensors-copied-under-hooks",
+        "identity-pair-makes-no-new-objects",
+    ],
 )
 def test_hooks_give_new_objects(backend: Backend, trace: Trace) -> None:
     """Under hooks each saved tensor is read back as a new object, on the same data where the pair keeps the data."""
 
-    def forward(x):
+    def forward(pack, x):
         y = x * 1
-        with backend.saved_tensors_hooks(backend.detach, lambda packed: packed):
+        with backend.saved_tensors_hooks(pack, lambda packed: packed):
             return x * x, y, y * y, backend.exp(y)
 
-    x = backend.tensor([2.0], requires_grad=True)
-    of_leaf, y, of_intermediate, output = backend.call(forward, x)
+    for pack in (backend.detach, lambda tensor: tensor):
+        x = backend.tensor([2.0], requires_grad=True)
+        of_leaf, y, of_intermediate, output = backend.call(lambda x, pack=pack: forward(pack, x), x)
 
-    for original, made, saves in 2 * ((x, of_leaf, 2), (y, of_intermediate, 2), (output, output, 1)):
-        read = backend.saved_tensors(backend.grad_fn(made))
-        distinct = {id(original), *map(id, read)}
-        trace.expect_value("distinct objects, the original among them", 1 + saves, len(distinct))
-        on_its_data = [backend.data_ptr(original) == backend.data_ptr(tensor) for tensor in read]
-        trace.expect_value("on the data of the original", [True] * saves, on_its_data)
+        for original, made, saves in 2 * ((x, of_leaf, 2), (y, of_intermediate, 2), (output, output, 1)):
+            read = backend.saved_tensors(backend.grad_fn(made))
+            distinct = {id(original), *map(id, read)}
+            trace.expect_value("distinct objects, the original among them", 1 + saves, len(distinct))
+            on_its_data = [backend.data_ptr(original) == backend.data_ptr(tensor) for tensor in read]
+            trace.expect_value("on the data of the original", [True] * saves, on_its_data)
