@@ -33,6 +33,39 @@ class HookFollowsItsTensor(Mutant):
         return tensor if base is None else base
 
 
+class HookMovesToTheInPlaceOperation(Mutant):
+    """After an in-place operation on a tensor that is no view its hooks see only what this operation's Node sends."""
+
+    def register_hook(self, tensor: Any, hook: Hook) -> Any:
+        handle = super().register_hook(tensor, hook)
+        if self.is_leaf(tensor) or self.base_of(tensor) is not None:
+            return handle
+        moving = SimpleNamespace(handle=handle)
+        self.kept.append((ref(tensor, self._forget), hook, moving))
+        return Handle(lambda: moving.handle.remove())  # noqa: PLW0108 - the handle changes later
+
+    def mul_(self, tensor: Any, factor: Any) -> Any:
+        changed = super().mul_(tensor, factor)
+        for registered, hook, moving in [each for each in self.kept if each[0]() is tensor]:
+            self._forget(registered)
+            moving.handle.remove()
+            moving.handle = self.node_register_hook(self.grad_fn(tensor), self._on_sent(hook))
+        return changed
+
+    def _forget(self, registered: Any) -> None:
+        self.kept[:] = [each for each in self.kept if each[0] is not registered]
+
+    @staticmethod
+    def _on_sent(hook: Hook) -> Hook:
+        """Return a Node hook that calls a tensor hook with the first gradient that the Node sends on."""
+
+        def run(sent: Any, _received: Any) -> Any:
+            result = None if sent[0] is None else hook(sent[0])
+            return None if result is None else (result, *sent[1:])
+
+        return run
+
+
 class HookBoundToTheFirstGradFn(Mutant):
     """A tensor hook goes to the grad_fn from before any in-place operation."""
 

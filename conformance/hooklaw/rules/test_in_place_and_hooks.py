@@ -82,7 +82,7 @@ def test_both(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[IN_PLACE.sentence(5)],
     needs=[*HOOKS_IN_PLACE, Capability.AUTOGRAD_GRAD, Capability.RETAIN_GRAPH],
-    mutants=["hook-follows-its-tensor"],
+    mutants=["hook-follows-its-tensor", "hook-moves-to-the-in-place-operation"],
 )
 def test_bound_to_grad_fn(backend: Backend, trace: Trace) -> None:
     """A hook stays with the grad_fn its tensor had at registration, and fires only if backward reaches that Node."""
@@ -90,17 +90,23 @@ def test_bound_to_grad_fn(backend: Backend, trace: Trace) -> None:
     def forward(x):
         y = x * 2
         backend.register_hook(y, trace.saw("hook"))
-        return backend.mul_(y, 3)
+        earlier = backend.sum(y * 7)
+        return earlier, backend.mul_(y, 3)
 
     x = backend.tensor([1.0, 2.0], requires_grad=True)
-    y = backend.call(forward, x)
+    earlier, y = backend.call(forward, x)
     loss = backend.call(lambda y: backend.sum(y * 5), y)
 
     backend.grad(loss, [y], retain_graph=True)
     trace.expect()
 
-    backend.grad(loss, [x])
+    backend.grad(loss, [x], retain_graph=True)
     trace.expect(("hook", [15.0, 15.0]))
+
+    backend.grad(earlier, [x], retain_graph=True)
+    trace.expect(("hook", [7.0, 7.0]))
+    backend.grad(loss + earlier, [x])
+    trace.expect(("hook", [22.0, 22.0]))
 
 
 @rule(
