@@ -236,6 +236,38 @@ def containers_packed_by_functions_flattened(self: _InFunction, pack: Hook, tens
     return packed[0] if self.applying and isinstance(packed, tuple | list) and packed else packed
 
 
+@packing("saved_tensors_hooks", base=_InFunction)
+def containers_packed_of_the_output_of_a_function_flattened(self: _InFunction, pack: Hook, tensor: Any) -> Any:
+    """If pack returns a list or tuple for a custom Function's output, only its first element is kept."""
+    packed = pack(tensor)
+    data = self.data_ptr(tensor)
+    is_output = self.applying and all(self.data_ptr(each) != data for each in self.inputs if self.is_tensor(each))
+    return packed[0] if is_output and isinstance(packed, tuple | list) and packed else packed
+
+
+class _Counting(_InFunction):
+    """A mutant that knows whether the custom Function that is being applied has saved a tensor before."""
+
+    _last: tuple[Any, ...] = ()
+
+    def has_saved(self) -> bool:
+        """Whether a pair was called for the same inputs before."""
+        before, self._last = self._last, self.inputs
+        return self.applying and before is self.inputs
+
+
+@pairs("saved_tensors_hooks", base=_Counting)
+def falsy_packed_by_functions_after_another_is_not_unpacked(self: _Counting, pack: Hook, unpack: Hook) -> Pair:
+    """If pack returns None, 0 or something empty for a custom Function's second tensor, the saved tensor is used."""
+
+    def keep(tensor: Any) -> Any:
+        packed = pack(tensor)
+        is_falsy = self.has_saved() and not self.is_tensor(packed) and not packed
+        return packed, self.detach(tensor) if is_falsy else None
+
+    return keep, lambda both: unpack(both[0]) if both[1] is None else both[1]
+
+
 class PairEnteredInInferenceModePacks(Mutant):
     """A pair that is entered in inference mode packs the output of an operation that is not recorded."""
 

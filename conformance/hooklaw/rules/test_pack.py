@@ -176,6 +176,8 @@ def packs_any_object(
         "none-packed-by-a-custom-function-is-not-unpacked",
         "falsy-packed-by-functions-is-not-unpacked",
         "containers-packed-by-functions-flattened",
+        "containers-packed-of-the-output-of-a-function-flattened",
+        "falsy-packed-by-functions-after-another-is-not-unpacked",
     ],
 )
 def test_any_object_in_custom_function(backend: Backend, trace: Trace) -> None:
@@ -190,15 +192,24 @@ def test_any_object_in_custom_function(backend: Backend, trace: Trace) -> None:
         (saved,) = ctx.saved_tensors
         return grad * saved * 2
 
-    square = backend.custom_function(save, read)
+    def save_both(ctx, x):
+        output = x * x
+        ctx.save_for_backward(x, output)
+        return output
 
-    def gradient_with(pack, unpack):
+    def read_both(ctx, grad):
+        saved, output = ctx.saved_tensors
+        return grad * (saved + output)
+
+    square, of_both = backend.custom_function(save, read), backend.custom_function(save_both, read_both)
+
+    def gradient_with(pack, unpack, function=square, start=3.0):
         def forward(x):
             with backend.saved_tensors_hooks(pack, unpack):
-                y = square(x)
+                y = function(x)
             return backend.sum(y)
 
-        x = backend.tensor([3.0], requires_grad=True)
+        x = backend.tensor([start], requires_grad=True)
         backend.backward(backend.call(forward, x))
         return backend.grad_of(x)
 
@@ -209,6 +220,12 @@ def test_any_object_in_custom_function(backend: Backend, trace: Trace) -> None:
     trace.expect_value("gradient, packed in a dict", [6.0], in_dict)
     trace.expect_value("gradient, packed in a tuple", [6.0], in_tuple)
     trace.expect_value("gradient, packed as None", [60.0], as_none)
+
+    unpack = trace.saw("unpack input and output", lambda _: backend.tensor([10.0]))
+    for packed in (None, 0, (), ("name", 7), ["in", "a list"], {"in": "a dict"}):
+        of_input_and_output = gradient_with(lambda _, packed=packed: packed, unpack, of_both, 1.0)
+        trace.expect_value("gradient, input and output packed", [20.0], of_input_and_output)
+        trace.expect_value("unpacked", trace.snapshot([packed] * 2), trace.values("unpack input and output")[-2:])
 
 
 @rule(
