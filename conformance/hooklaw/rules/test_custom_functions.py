@@ -18,7 +18,7 @@ MATERIALIZE = docstring("torch.autograd.function.FunctionCtx.set_materialize_gra
     level=Level.MUST,
     sources=[MATERIALIZE.sentence(2, 4), EXTENDING.sentence(40)],
     needs=[Capability.CUSTOM_FUNCTION],
-    mutants=["custom-functions-get-no-zeros"],
+    mutants=["custom-functions-get-no-zeros", "custom-functions-get-no-zeros-for-the-first-output"],
 )
 def test_zeros(backend: Backend, trace: Trace) -> None:
     """By default the backward of a custom Function gets zeros of the output's shape for an unused output."""
@@ -45,6 +45,14 @@ def test_zeros(backend: Backend, trace: Trace) -> None:
     many = backend.custom_function(lambda _ctx, x: (x * 2, *map(backend.tensor, NUMBERS)), backward_of_many)
     backend.backward(backend.call(lambda x: backend.sum(many(x)[0]), x))
     trace.expect(("backward of many", [[1.0, 1.0], 0.0, 0.0, [0.0], [0.0, 0.0], []]))
+
+    def backward_of_last(_ctx, unused, used):
+        trace.log("backward of the last", [unused, used])
+        return used * 3
+
+    of_last = backend.custom_function(lambda _ctx, x: (backend.sum(x), x * 3), backward_of_last)
+    backend.backward(backend.call(lambda x: backend.sum(of_last(x)[1]), x))
+    trace.expect(("backward of the last", [0.0, [1.0, 1.0]]))
 
 
 @rule(

@@ -257,6 +257,13 @@ def custom_functions_get_no_zeros(self: Inside, _: Hook, node: Any, grads: Any) 
     return grads
 
 
+@inside(function, "with_zeros")
+def custom_functions_get_no_zeros_for_the_first_output(self: Inside, old: Hook, node: Any, grads: Any) -> Any:
+    """A custom Function's backward gets None instead of zeros for a missing gradient of the first of its outputs."""
+    after = old(node, grads)
+    return (grads[0], *after[1:]) if isinstance(node, function.CustomNode) and len(after) > 1 else after
+
+
 @inside(engine, "_add")
 def first_gradient_of_a_view_kept_as_it_is(self: Inside, old: Hook, leaf: Any, new: Any, **how: Any) -> None:
     """A first gradient that is dense, but not contiguous, becomes .grad with its own strides."""
