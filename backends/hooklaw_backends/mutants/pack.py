@@ -186,6 +186,35 @@ def _accepting(word: str) -> Generator[None]:
             raise
 
 
+class _Multiplying(Mutant):
+    """A mutant that knows whether a product is being computed."""
+
+    multiplying = False
+
+    def call(self, fn: Hook, *tensors: Any) -> Any:
+        with self.products_by(self._product):
+            return super().call(fn, *tensors)
+
+    def _product(self, multiply: Hook, left: Any, right: Any) -> Any:
+        self.multiplying = True
+        try:
+            return multiply(left, right)
+        finally:
+            self.multiplying = False
+
+
+@pairs("saved_tensors_hooks", base=_Multiplying)
+def falsy_packed_by_products_is_not_unpacked(self: _Multiplying, pack: Hook, unpack: Hook) -> Pair:
+    """If pack returns None, 0 or something empty for a factor of a product, the saved tensor is used."""
+
+    def keep(tensor: Any) -> Any:
+        packed = pack(tensor)
+        is_falsy = self.multiplying and not self.is_tensor(packed) and not packed
+        return packed, self.detach(tensor) if is_falsy else None
+
+    return keep, lambda both: unpack(both[0]) if both[1] is None else both[1]
+
+
 class _SavesMore(Mutant):
     """A mutant that keeps the pack hooks that are active."""
 

@@ -130,11 +130,23 @@ def test_per_save(backend: Backend, trace: Trace) -> None:
         "falsy-packed-objects-are-not-unpacked",
         "packed-functions-are-called",
         "packed-sets-and-bytes-become-lists",
+        "falsy-packed-by-products-is-not-unpacked",
     ],
 )
 def test_any_object(backend: Backend, trace: Trace) -> None:
     """A pack hook may return any Python object, also None."""
     packs_any_object(backend, trace, backend.exp, 0.0, 1.0)
+
+    def forward(packed, x):
+        with backend.saved_tensors_hooks(lambda _: packed, trace.saw("unpack input", lambda _: backend.tensor([10.0]))):
+            y = x * x
+        return backend.sum(y)
+
+    for packed in (None, 0, (), ("name", 7), ["in", "a list"], {"in": "a dict"}):
+        x = backend.tensor([1.0], requires_grad=True)
+        backend.backward(backend.call(lambda x, packed=packed: forward(packed, x), x))
+        trace.expect_value("gradient, inputs packed", [20.0], backend.grad_of(x))
+        trace.expect_value("unpacked", trace.snapshot(packed), trace.values("unpack input")[-1])
 
 
 def packs_any_object(
