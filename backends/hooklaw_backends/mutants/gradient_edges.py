@@ -78,15 +78,6 @@ class GradientEdgeOfAComputedConstantIsNone(Mutant):
         return super().get_gradient_edge(tensor) if is_made or self.requires_grad(tensor) else None
 
 
-@overriding("backward")
-def tensors_beside_edges_among_backward_inputs_ignored(
-    self: Mutant, old: Hook, *given: Any, inputs: Sequence[Any] | None = None, **how: Any
-) -> None:
-    """A backward ignores the tensors among its inputs if there are gradient edges among them."""
-    edges = [each for each in inputs or () if not self.is_tensor(each)]
-    old(*given, inputs=edges or inputs, **how)
-
-
 def _is_edge(self: Mutant, outputs: Any) -> bool:
     return not self.is_tensor(outputs) and type(outputs) not in {list, tuple}
 

@@ -177,18 +177,13 @@ def test_backward_root(backend: Backend, trace: Trace) -> None:
         "edges-among-backward-inputs-ignored",
         "later-edges-among-backward-inputs-ignored",
         "edges-among-backward-inputs-overwrite",
-        "tensors-beside-edges-among-backward-inputs-ignored",
     ],
 )
 def test_backward_inputs(backend: Backend, trace: Trace) -> None:
     """A backward whose inputs are the gradient edge of a leaf accumulates into this leaf, and into no other."""
     x, w, other = (backend.tensor([1.0, 2.0], requires_grad=True) for _ in range(3))
     edges = [backend.get_gradient_edge(leaf) for leaf in (x, w)]
-    for inputs, of_x, of_w in (
-        (edges[:1], [3.0, 6.0], None),
-        (edges, [6.0, 12.0], [3.0, 6.0]),
-        ([edges[0], w], [9.0, 18.0], [6.0, 12.0]),
-    ):
+    for inputs, of_x, of_w in ((edges[:1], [3.0, 6.0], None), (edges, [6.0, 12.0], [3.0, 6.0])):
         backend.backward(backend.call(lambda x, w, other: backend.sum((x * w + other) * 3), x, w, other), inputs=inputs)
 
         trace.expect_value("x.grad", of_x, backend.grad_of(x))
