@@ -368,6 +368,17 @@ def fails_in(backend: Backend, trace: Trace, kind: Kind, runs: dict[str, Run]) -
                 trace.expect(*seen_by(kind, others), (label, gradient(kind)))
 
 
+def recovers_in(backend: Backend, trace: Trace, kind: Kind, runs: dict[str, Run]) -> None:
+    """Expect a hook that has raised to run in the next pass through the same graph, which these passes retain."""
+    for label, run in runs.items():
+        with hooked(backend, kind, failing(trace, kind, [None])) as (root, x):
+            with trace.raises_type(UserError, "from the hook"):
+                run(root, x)
+            backend.set_grad(x, None)  # a post-accumulate-grad hook raises after .grad was updated
+            trace.log(label, run(root, x))
+            trace.expect(*seen_by(kind), (label, gradient(kind)))
+
+
 def fails_late(backend: Backend, trace: Trace, kind: Kind) -> None:
     """Expect the error of the third hook in a third pass to reach its caller."""
     with hooked(backend, kind, nothing, nothing, after_calls(2)) as (root, x):

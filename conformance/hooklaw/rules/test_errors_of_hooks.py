@@ -25,6 +25,7 @@ from hooklaw.rules.passes import (
     fails_late,
     in_thread,
     passes,
+    recovers_in,
     roots,
 )
 
@@ -51,6 +52,7 @@ def test_tensor(backend: Backend, trace: Trace) -> None:
     In each kind of pass; an error of the third hook in its third call too.
     """
     fails_in(backend, trace, TENSOR, passes(backend))
+    recovers_in(backend, trace, TENSOR, passes(backend))
     fails_late(backend, trace, TENSOR)
 
 
@@ -65,6 +67,7 @@ def test_tensor(backend: Backend, trace: Trace) -> None:
 def test_tensor_in_backward_that_creates(backend: Backend, trace: Trace) -> None:
     """An error of a tensor hook reaches the caller of a backward that creates a graph, and the next pass is right."""
     fails_in(backend, trace, TENSOR, creating(backend))
+    recovers_in(backend, trace, TENSOR, creating(backend))
 
 
 @rule(
@@ -108,6 +111,7 @@ def test_post_accumulate(backend: Backend, trace: Trace) -> None:
     In each kind of pass; an error of the third hook in its third call too.
     """
     fails_in(backend, trace, POST_ACCUMULATE, backwards(backend))
+    recovers_in(backend, trace, POST_ACCUMULATE, backwards(backend))
     fails_late(backend, trace, POST_ACCUMULATE)
 
 
@@ -153,6 +157,7 @@ def test_node_pre(backend: Backend, trace: Trace) -> None:
     In each kind of pass; an error of the third hook in its third call too.
     """
     fails_in(backend, trace, NODE_PRE, every_pass(backend))
+    recovers_in(backend, trace, NODE_PRE, every_pass(backend))
     fails_late(backend, trace, NODE_PRE)
 
 
@@ -198,6 +203,7 @@ def test_node(backend: Backend, trace: Trace) -> None:
     In each kind of pass; an error of the third hook in its third call too.
     """
     fails_in(backend, trace, NODE, every_pass(backend))
+    recovers_in(backend, trace, NODE, every_pass(backend))
     fails_late(backend, trace, NODE)
 
 
@@ -243,6 +249,7 @@ def test_multi_grad(backend: Backend, trace: Trace) -> None:
     In each kind of pass; an error of the third hook in its third call too.
     """
     fails_in(backend, trace, MULTI_GRAD, every_pass(backend))
+    recovers_in(backend, trace, MULTI_GRAD, every_pass(backend))
     fails_late(backend, trace, MULTI_GRAD)
 
 
@@ -280,6 +287,7 @@ def test_multi_grad_in_every_root(backend: Backend, trace: Trace) -> None:
         "any-grad-hook-swallowed-third",
         "any-grad-hook-swallowed-third-call",
         "any-grad-hook-twice-after-a-failure",
+        "any-grad-hook-lost-once-raised",
     ],
 )
 def test_multi_grad_any(backend: Backend, trace: Trace) -> None:
@@ -288,6 +296,7 @@ def test_multi_grad_any(backend: Backend, trace: Trace) -> None:
     In each kind of pass; an error of the third hook in its third call too.
     """
     fails_in(backend, trace, MULTI_GRAD_ANY, every_pass(backend))
+    recovers_in(backend, trace, MULTI_GRAD_ANY, every_pass(backend))
     fails_late(backend, trace, MULTI_GRAD_ANY)
 
 
@@ -333,6 +342,7 @@ def test_backward_pre(backend: Backend, trace: Trace) -> None:
     In each kind of pass; an error of the third hook in its third call too.
     """
     fails_in(backend, trace, BACKWARD_PRE, every_pass(backend))
+    recovers_in(backend, trace, BACKWARD_PRE, every_pass(backend))
     fails_late(backend, trace, BACKWARD_PRE)
 
 
@@ -423,6 +433,7 @@ def test_global_backward_pre(backend: Backend, trace: Trace) -> None:
     In each kind of pass; an error of the third hook in its third call too.
     """
     fails_in(backend, trace, GLOBAL_BACKWARD_PRE, every_pass(backend))
+    recovers_in(backend, trace, GLOBAL_BACKWARD_PRE, every_pass(backend))
     fails_late(backend, trace, GLOBAL_BACKWARD_PRE)
 
 
@@ -474,6 +485,7 @@ def test_global_backward(backend: Backend, trace: Trace) -> None:
     In each kind of pass; an error of the third hook in its third call too.
     """
     fails_in(backend, trace, GLOBAL_BACKWARD, every_pass(backend))
+    recovers_in(backend, trace, GLOBAL_BACKWARD, every_pass(backend))
     fails_late(backend, trace, GLOBAL_BACKWARD)
 
 
