@@ -45,8 +45,28 @@ class _Choosing:
         return self.chosen.pop().__exit__(*error)
 
 
-def _not_entered(place: int, situation: Situation) -> type[Mutant]:
-    """Return a mutant that does not enter the first or the second context of a checkpoint."""
+class _LeftAtOnce:
+    """A context that is left as soon as it is entered."""
+
+    def __init__(self, context: AbstractContextManager[Any]) -> None:
+        self.context = context
+
+    def __enter__(self) -> None:
+        with self.context:
+            pass
+
+    def __exit__(self, *error: object) -> None:
+        """Do nothing."""
+
+
+def _absent(_: AbstractContextManager[Any]) -> AbstractContextManager[Any]:
+    return nullcontext()
+
+
+def _replaced(
+    place: int, instead: Callable[[AbstractContextManager[Any]], AbstractContextManager[Any]], situation: Situation
+) -> type[Mutant]:
+    """Return a mutant that enters another context instead of the first or the second of a checkpoint."""
 
     def checkpoint(self: Any, old: Hook, *given: Any, context_fn: Any = None, **how: Any) -> Any:
         if context_fn is None:
@@ -55,7 +75,7 @@ def _not_entered(place: int, situation: Situation) -> type[Mutant]:
 
         def choose(context: AbstractContextManager[Any]) -> AbstractContextManager[Any]:
             its.calls.append(None)
-            return nullcontext() if situation.holds(self, its) else context
+            return instead(context) if situation.holds(self, its) else context
 
         def contexts() -> Any:
             pair = list(context_fn())
@@ -96,13 +116,19 @@ TABLE = {
     "forward-context-lost": (
         "the first context of a checkpoint {} is not entered",
         IN_CALL,
-        partial(_not_entered, 0),
+        partial(_replaced, 0, _absent),
         CHAPTERS,
     ),
     "recomputation-context-lost": (
         "the second context of a checkpoint {} is not entered",
         tuple(name for name in IN_BACKWARD if name != "made-in-no-grad"),
-        partial(_not_entered, 1),
+        partial(_replaced, 1, _absent),
+        CHAPTERS,
+    ),
+    "recomputation-context-left-at-once": (
+        "the second context of a checkpoint {} is left as soon as it is entered",
+        tuple(name for name in IN_BACKWARD if name != "made-in-no-grad"),
+        partial(_replaced, 1, _LeftAtOnce),
         CHAPTERS,
     ),
     "contexts-swapped": (

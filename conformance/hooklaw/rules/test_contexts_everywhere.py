@@ -43,7 +43,7 @@ def kept_in(backend: Backend, trace: Trace, runs: dict[str, Run], times: int = 1
 
 
 class Around:
-    """A context that logs that it is entered, each time."""
+    """A context that logs that it is entered and left, each time."""
 
     def __init__(self, trace: Trace, name: str) -> None:
         self._trace, self._name = trace, name
@@ -52,28 +52,37 @@ class Around:
         self._trace.log(self._name)
 
     def __exit__(self, *error: object) -> None:
-        """Do nothing."""
+        self._trace.log(f"{self._name} left")
 
 
-def checkpointed(backend: Backend, trace: Trace) -> Callable[[Any], Any]:
-    """Return a function whose squares are recomputed in a context; a compiler takes no context_fn that it makes."""
+def checkpointed(backend: Backend, trace: Trace, *, logs: bool = False) -> Callable[[Any], Any]:
+    """Return a function whose squares are recomputed in a context; a compiler takes no context_fn that it makes.
+
+    It may log that it runs, which a compiler leaves uncompiled.
+    """
     contexts = Around(trace, "first"), Around(trace, "second")
+
+    def squared(x: Any) -> Any:
+        if logs:
+            trace.log("function")
+        return x * x
 
     def context_fn() -> Any:
         return contexts
 
-    return lambda x: backend.sum(backend.checkpoint(lambda x: x * x, x, use_reentrant=False, context_fn=context_fn))
+    return lambda x: backend.sum(backend.checkpoint(squared, x, use_reentrant=False, context_fn=context_fn))
 
 
 def recomputed_in(backend: Backend, trace: Trace, runs: dict[str, Run]) -> None:
-    """Expect each of these passes to recompute a checkpoint in its second context."""
-    for label, run in runs.items():
+    """Expect each of these passes to recompute a checkpoint in its second context, whether or not it logs that."""
+    for logs, (label, run) in product((False, True), runs.items()):
         x = leaf(backend)
-        root = backend.call(checkpointed(backend, trace), x)
-        trace.expect("first")
+        root = backend.call(checkpointed(backend, trace, logs=logs), x)
+        recomputed = ["function"] * logs
+        trace.expect("first", *recomputed, "first left")
         for _ in range(THRICE if label in RETAINING else 1):
             trace.log(label, run(root, x))
-            trace.expect("second", (label, [2.0, 4.0]))
+            trace.expect("second", *recomputed, "second left", (label, [2.0, 4.0]))
 
 
 @rule(
@@ -150,7 +159,7 @@ def test_contexts_in_every_pass(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[CONTEXTS],
     needs=[*WITH_OPTIONS, *INNER],
-    mutants=["recomputation-context-lost-inner-pass"],
+    mutants=["recomputation-context-lost-inner-pass", "recomputation-context-left-at-once-inner-pass"],
 )
 def test_contexts_inside_a_pass(backend: Backend, trace: Trace) -> None:
     """A backward inside another one recomputes a non-reentrant checkpoint in its second context."""
@@ -185,12 +194,12 @@ def test_contexts_in_every_place(backend: Backend, trace: Trace) -> None:
 
         def call(x: Any = x, made: list[Any] = made) -> None:
             with backend.enable_grad():
-                made.append(checkpointed(backend, trace)(x))
+                made.append(checkpointed(backend, trace, logs=True)(x))
 
         place(call)
         backend.backward(made[0])
         trace.log(label, backend.grad_of(x))
-        trace.expect("first", "second", (label, [2.0, 4.0]))
+        trace.expect("first", "function", "first left", "second", "function", "second left", (label, [2.0, 4.0]))
 
 
 @rule(
