@@ -200,11 +200,13 @@ class GradientsOfAFunctionBecomeGrad(Mutant):
     """What a custom Function's backward returns for a leaf becomes its .grad, to which later passes add."""
 
     returned = fresh(list[Any])
+    fewest = 1
 
     def custom_function(self, forward: Hook, backward: Hook, **options: bool) -> Any:
         def noting(ctx: Any, *grads: Any) -> Any:
             results = backward(ctx, *grads)
-            self.returned += filter(self.is_tensor, results if isinstance(results, tuple) else (results,))
+            given = results if isinstance(results, tuple) else (results,)
+            self.returned += filter(self.is_tensor, given if len(given) >= self.fewest else ())
             return results
 
         return super().custom_function(forward, noting, **options)
@@ -214,6 +216,12 @@ class GradientsOfAFunctionBecomeGrad(Mutant):
         super().backward(root, *given, **how)
         _share(self, leaves, self.returned)
         self.returned.clear()
+
+
+class SeveralGradientsOfAFunctionBecomeGrad(GradientsOfAFunctionBecomeGrad):
+    """If a custom Function's backward returns several gradients, each becomes the .grad of a leaf."""
+
+    fewest = 2
 
 
 class LeafSharesTheGradientThatAResultRetains(Mutant):

@@ -18,6 +18,7 @@ FUNCTION_BACKWARD = docstring("torch.autograd.Function.backward")
         "function-grads-reversed",
         "function-results-reversed",
         "gradients-of-a-function-become-grad",
+        "several-gradients-of-a-function-become-grad",
     ],
 )
 def test_by_position(backend: Backend, trace: Trace) -> None:
@@ -49,6 +50,14 @@ def test_by_position(backend: Backend, trace: Trace) -> None:
     for passes in (1, 2, 3):
         backend.backward(backend.call(lambda x: backend.sum(constant(x)), x))
         trace.expect_value("x.grad of the same gradients", [3.0 * passes, 5.0 * passes], backend.grad_of(x))
+
+    both = backend.tensor([3.0, 5.0]), backend.tensor([4.0, 6.0])
+    constant = backend.custom_function(lambda _ctx, x, y: x * y, lambda _ctx, _grad: both)
+    x, y = backend.tensor([1.0, 2.0], requires_grad=True), backend.tensor([3.0, 4.0], requires_grad=True)
+    for passes in (1, 2, 3):
+        backend.backward(backend.call(lambda x, y: backend.sum(constant(x, y)), x, y))
+        twice = [3.0 * passes, 5.0 * passes], [4.0 * passes, 6.0 * passes]
+        trace.expect_value("the same gradients for x and y", [*twice], [backend.grad_of(x), backend.grad_of(y)])
 
     function = backend.custom_function(lambda _ctx, x: x * 1, lambda _ctx, grad: (trace.log("backward", grad), grad)[1])
     for numbers in NUMBERS:
