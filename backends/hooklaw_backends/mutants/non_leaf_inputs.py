@@ -1,6 +1,6 @@
 """Mutants whose backward loses or overwrites the gradient of some of the non-leaves among its inputs."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import wraps
 from typing import Any
 
@@ -108,7 +108,21 @@ def non_leaf_inputs_accumulate_constants(
 ) -> None:
     """What a backward with create_graph=True accumulates into non-leaf inputs cannot be differentiated."""
     old(*given, inputs=inputs, **how)
-    for tensor in inputs or () if how.get("create_graph") else ():
-        grad = self.grad_of(tensor) if self.is_tensor(tensor) and not self.is_leaf(tensor) else None
+    _detach_grads(self, inputs or () if how.get("create_graph") else ())
+
+
+@overriding("backward")
+def later_non_leaf_inputs_accumulate_constants(
+    self: Mutant, old: Hook, *given: Any, inputs: Inputs = None, **how: Any
+) -> None:
+    """What a backward with create_graph=True accumulates into non-leaves after its first input is a constant."""
+    old(*given, inputs=inputs, **how)
+    _detach_grads(self, list(inputs or ())[1:] if how.get("create_graph") else ())
+
+
+def _detach_grads(mutant: Mutant, tensors: Sequence[Any]) -> None:
+    """Detach the .grad of each non-leaf."""
+    for tensor in tensors:
+        grad = mutant.grad_of(tensor) if mutant.is_tensor(tensor) and not mutant.is_leaf(tensor) else None
         if grad is not None:
-            self.set_grad(tensor, self.detach(grad))
+            mutant.set_grad(tensor, mutant.detach(grad))

@@ -245,6 +245,19 @@ def post_accumulate_accepted_on_tensors_that_retain(self: _AcceptsSome, old: Hoo
         self.note(tensor)
 
 
+@altering("register_post_accumulate_grad_hook")
+def post_accumulate_return_ends_the_hook(_self: Mutant, _tensor: Any, hook: Hook) -> Hook:
+    """A post-accumulate hook that returned something does not run in later passes."""
+    returned = list[Any]()
+
+    def run(param: Any) -> Any:
+        result = None if returned else hook(param)
+        returned.extend([] if result is None else [result])
+        return result
+
+    return run
+
+
 class PostAccumulateReturnEndsTheHooks(Mutant):
     """The post-accumulate hooks of a pass that come after one that returned something do not run."""
 

@@ -110,20 +110,24 @@ def test_accumulated_gradient(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[METHOD.sentence(17, 19), BACKWARD.sentence(21, 23), docstring("torch.Tensor.retain_grad").sentence(2)],
     needs=[Capability.BACKWARD_CREATE_GRAPH, Capability.BACKWARD_INPUTS, Capability.RETAIN_GRAD],
-    mutants=["non-leaf-inputs-accumulate-constants", "retained-gradients-are-constants"],
+    mutants=[
+        "non-leaf-inputs-accumulate-constants",
+        "later-non-leaf-inputs-accumulate-constants",
+        "retained-gradients-are-constants",
+    ],
 )
 def test_gradient_of_a_non_leaf(backend: Backend, trace: Trace) -> None:
     """What a backward with create_graph=True puts into the .grad of a non-leaf can be differentiated.
 
     The non-leaf is among its inputs, or retains its gradient.
     """
-    for is_input in (True, False):
+    for inputs in ("y", "xy", "yx", None):
         x = leaf(backend)
         y = backend.call(lambda x: x * 2, x)
-        if not is_input:
+        if inputs is None:
             backend.retain_grad(y)
         with catch_warnings(action="ignore"):  # torch warns of the cycle of create_graph
-            how = {"inputs": [y]} if is_input else {}
+            how = {"inputs": [x if name == "x" else y for name in inputs]} if inputs else {}
             backend.backward(backend.call(lambda y: backend.sum(y * y * y), y), create_graph=True, **how)
         first = backend.grad_of(y)
         trace.expect_value("y.grad", [12.0, 48.0], first)
