@@ -1,6 +1,6 @@
 """Mutants that misuse a hook's return value or its exception."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import partial, wraps
 from itertools import product
@@ -9,7 +9,7 @@ from typing import Any
 from weakref import ref
 
 from hooklaw_backends.mutants import verbs
-from hooklaw_backends.mutants.base import Hook, InBackward, Mutant, Pair, altering, calling, pairs
+from hooklaw_backends.mutants.base import Hook, InBackward, Mutant, Pair, altering, calling, fresh, pairs
 from hooklaw_backends.mutants.shared import chained, dispatching
 
 
@@ -322,6 +322,27 @@ def kept_gradients_of_non_leaves_become_grad(self: Mutant, tensor: Any, hook: Ho
         return hook(grad)
 
     return noting
+
+
+class KeptGradientsBecomeGradOfLeavesWithoutHooks(_GradsFromNonLeaves):
+    """The gradient that a non-leaf's hook gets becomes the .grad of a leaf that never had a hook."""
+
+    hooked = fresh(list[Any])
+
+    def register_hook(self, tensor: Any, hook: Hook) -> Any:
+        if self.is_leaf(tensor):
+            self.hooked.append(ref(tensor))
+            return super().register_hook(tensor, hook)
+
+        @wraps(hook)
+        def noting(grad: Any) -> Any:
+            self.kept += [] if grad is None else [grad]
+            return hook(grad)
+
+        return super().register_hook(tensor, noting)
+
+    def leaves_of(self, root: Any) -> Iterator[Any]:
+        return (leaf for leaf in super().leaves_of(root) if all(leaf is not hooked() for hooked in self.hooked))
 
 
 class _GradsFromLeaves(Mutant):

@@ -540,6 +540,7 @@ def test_callable_object(backend: Backend, trace: Trace) -> None:
     mutants=[
         "kept-gradients-become-grad",
         "kept-gradients-of-non-leaves-become-grad",
+        "kept-gradients-become-grad-of-leaves-without-hooks",
         "gradients-kept-in-a-later-pass-become-grad",
         "kept-gradients-without-dimensions-become-grad",
     ],
@@ -564,3 +565,9 @@ def test_kept_gradient(backend: Backend, trace: Trace) -> None:
 
         trace.expect_value("kept", [twos] * 4, kept)
         trace.expect_value("x.grad", sevens, backend.grad_of(x))
+
+        kept.clear()
+        x = backend.tensor(numbers, requires_grad=True)
+        for _ in range(2):
+            backend.backward(backend.call(forward, x))
+        trace.expect_value("kept, where the leaf has no hook", [twos] * 2, kept)
