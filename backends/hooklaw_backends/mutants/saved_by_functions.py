@@ -268,8 +268,8 @@ def falsy_packed_by_functions_after_another_is_not_unpacked(self: _Counting, pac
     return keep, lambda both: unpack(both[0]) if both[1] is None else both[1]
 
 
-class PairEnteredInInferenceModePacks(Mutant):
-    """A pair that is entered in inference mode packs the output of an operation that is not recorded."""
+class _Inferring(Mutant):
+    """A mutant that knows whether inference mode is on; it changes nothing."""
 
     inferring = 0
 
@@ -281,6 +281,10 @@ class PairEnteredInInferenceModePacks(Mutant):
                 yield
         finally:
             self.inferring -= 1
+
+
+class PairEnteredInInferenceModePacks(_Inferring):
+    """A pair that is entered in inference mode packs the output of an operation that is not recorded."""
 
     @contextmanager
     def saved_tensors_hooks(self, pack: Hook, unpack: Hook) -> Generator[None]:
@@ -322,19 +326,8 @@ def unpack_exception_wrapped_in_functions(self: _InFunction, pack: Hook, unpack:
     return lambda tensor: (pack(tensor), self.applying), read
 
 
-class FunctionsPackInInferenceMode(_PacksUnrecorded):
+class FunctionsPackInInferenceMode(_Inferring, _PacksUnrecorded):
     """What a custom Function saves is packed in inference mode, too."""
-
-    inferring = 0
-
-    @contextmanager
-    def inference_mode(self, *given: Any, **how: Any) -> Generator[None]:
-        self.inferring += 1
-        try:
-            with super().inference_mode(*given, **how):
-                yield
-        finally:
-            self.inferring -= 1
 
     def packs(self, inputs: tuple[Any, ...]) -> bool:
         return bool(self.inferring)
