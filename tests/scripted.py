@@ -6,7 +6,7 @@ import os
 import re
 import subprocess
 import sys
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from random import Random
 
@@ -129,9 +129,17 @@ def gist(text):
     if "in any order" in text:  # a script shows the labels alone
         events = ", ".join(re.findall(r"'[^']+'", events))
     elif events.startswith("["):
-        values = [(repr(label), value) for label, value in ast.literal_eval(events)]
+        values = [(repr(label), value) for label, value in first_list(events)]
         events = ", ".join(label if value is None else f"{label} with {value}" for label, value in values)
     return f"saw {events or 'nothing'}"
+
+
+def first_list(text):
+    """Return the list with which a text begins; what another rank raised may follow."""
+    for bracket in re.finditer(r"\]", text):
+        with suppress(SyntaxError):
+            return ast.literal_eval(text[: bracket.end()])
+    return []
 
 
 def known_of(backend):

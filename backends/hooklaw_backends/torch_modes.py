@@ -60,6 +60,9 @@ class Deterministic(TorchMode):
 class Float64(TorchMode):
     """The default dtype is float64, though the rules' tensors are float32: `torch.set_default_dtype(torch.float64)`."""
 
+    default_dtype = "float64"
+    """So a script gives each tensor its dtype."""
+
     def surroundings(self) -> AbstractContextManager[Any]:
         return _default_dtype(torch.float64)
 

@@ -3,6 +3,7 @@
 import weakref
 from typing import Any
 
+from hooklaw.backend.protocol import Capability
 from hooklaw_backends.mutants import verbs
 from hooklaw_backends.mutants.base import Hook, Mutant, fresh, overriding
 from hooklaw_backends.mutants.shared import Handle, PutsOff
@@ -131,11 +132,14 @@ def handle_keeps_its_tensor(self: Mutant, old: Hook, tensor: Any, hook: Hook) ->
     return handle
 
 
-@overriding("register_hook")
-def hooks_of_freed_tensors_stay(self: Mutant, old: Hook, tensor: Any, hook: Hook) -> Any:
+class HooksOfFreedTensorsStay(Mutant):
     """A handle's remove does nothing after its tensor was freed, even if the graph still runs the hook."""
-    handle, alive = old(tensor, hook), weakref.ref(tensor)
-    return Handle(lambda: None if alive() is None else handle.remove())
+
+    needs = (Capability.WEAK_REFERENCES,)
+
+    def register_hook(self, tensor: Any, hook: Hook) -> Any:
+        handle, alive = super().register_hook(tensor, hook), weakref.ref(tensor)
+        return Handle(lambda: None if alive() is None else handle.remove())
 
 
 @overriding("register_hook")

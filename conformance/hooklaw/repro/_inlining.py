@@ -65,7 +65,11 @@ def _given_several(texts: Sequence[str]) -> Given:
 
 
 def parameters(
-    text: Callable[[ast.AST], str], values: Sequence[ast.expr], keywords: Sequence[ast.keyword], method: ast.FunctionDef
+    text: Callable[[ast.AST], str],
+    values: Sequence[ast.expr],
+    keywords: Sequence[ast.keyword],
+    method: ast.FunctionDef,
+    default_dtype: str,
 ) -> Parameters | None:
     """Return what each parameter of a method stands for in a call; None where that is known in the run alone."""
     positional = [part.arg for part in method.args.args[1:]]
@@ -78,7 +82,8 @@ def parameters(
     found: dict[str, Given | None] = dict.fromkeys(known)
     found |= {name: given(text, value) for name, value in zip(positional, values, strict=False)}
     found |= {name: given(text, value) for name, value in named.items() if name in known}
-    if "dtype" in found and found["dtype"] is None and not _is_of_floats(values[0]):
+    goes_without_saying = default_dtype == "float32" and _is_of_floats(values[0]) if values else False
+    if "dtype" in found and found["dtype"] is None and not goes_without_saying:
         found["dtype"] = Given('"float32"')
     if stars:
         found[stars.arg] = _given_several([*map(text, values[len(positional) :])])

@@ -341,7 +341,8 @@ class Rewriter:
         source, method, owner = self.script.method(verb, after)
         values = [part for part in node.args if not self._is_handed(part)]
         inlined = expression(method)
-        known = parameters(self.text, values, node.keywords, method) if inlined else None
+        dtype = getattr(self.script.backend, "default_dtype", "float32")
+        known = parameters(self.text, values, node.keywords, method, dtype) if inlined else None
         if inlined is None or known is None or repeats(inlined, known) or (self._has_frames and self.place.nested):
             texts = [*map(self._argument, values), *map(self._keyword, node.keywords)]
             return f"{self.script.helper(verb, after, self._bound)}({', '.join(filter(None, texts))})"
