@@ -549,7 +549,7 @@ def test_mutant_is_found(hooklaw, name):
     """A broken wrapper of torch is found within seconds, by programs that torch itself does not fail."""
     pytest.importorskip("torch", reason="mutants are torch's, and torch is not installed")
     backend = f"hooklaw_backends.mutants:backend:{name}"
-    words = ("--backend", backend, "--stop-after", 1, "--format", "json", "--save", "found")
+    words = ("--backend", backend, "--stop-after", 8, "--format", "json", "--save", "found")
     done = hooklaw("fuzz", *words)
 
     assert done.returncode == 1, done.stderr
