@@ -70,6 +70,12 @@ def shapes(backend, x):
     backend.shape(x)
 
 
+def tensors(backend):
+    """Make tensors of floats and of integers."""
+    backend.tensor([1.0])
+    backend.tensor([1])
+
+
 def leaf(backend):
     """Return what the next function also calls its parameters."""
     return backend.tensor([1.0])
@@ -286,3 +292,17 @@ def test_a_rule_that_calls_itself():
     """A rule is more than its function, so no script calls one."""
     with pytest.raises(ScriptError, match=r"toy\.law calls the rule again"):
         written(again)
+
+
+@pytest.mark.parametrize(
+    ("default", "floats"), [("float32", "Tensor([1.0])"), ("float64", 'Tensor([1.0], kind="float32")')]
+)
+def test_a_dtype_goes_without_saying(default, floats):
+    """It does for floats alone, and only if it is the backend's default dtype."""
+    backend = Listed()
+    backend.default_dtype = default
+    law = Registered(SimpleNamespace(id="toy.law", statement="", processes=0), tensors, "test_repro.py")
+
+    script = script_of(law, backend)
+
+    assert script.splitlines()[-2:] == [floats, 'Tensor([1], kind="float32")']

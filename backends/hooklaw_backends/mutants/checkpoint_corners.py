@@ -7,7 +7,7 @@ from typing import Any
 
 from hooklaw import ErrorKind
 from hooklaw_backends.mutants.base import Hook, Mutant, altering, fresh, overriding
-from hooklaw_backends.mutants.shared import Handle
+from hooklaw_backends.mutants.shared import Handle, KnowsDepth
 
 
 class _RemembersInputs(Mutant):
@@ -129,20 +129,8 @@ class _RestoresLeaves(Mutant):
             self.set_grad(*self.kept.pop())
 
 
-class LeavesCapturedInAnInnerCheckpointHaveNoGradient(_RestoresLeaves):
+class LeavesCapturedInAnInnerCheckpointHaveNoGradient(KnowsDepth, _RestoresLeaves):
     """A leaf that a checkpoint inside another one captures has no gradient."""
-
-    depth = 0
-
-    def checkpoint(self, fn: Hook, *inputs: Any, **how: Any) -> Any:
-        def deeper(*given: Any, **keywords: Any) -> Any:
-            self.depth += 1
-            try:
-                return fn(*given, **keywords)
-            finally:
-                self.depth -= 1
-
-        return super().checkpoint(deeper, *inputs, **how)
 
     def lost(self, captured: list[Any], run: int, how: dict[str, Any]) -> list[Any]:
         return captured if self.depth else []

@@ -8,6 +8,7 @@ from math import prod
 from typing import Any
 
 from hooklaw_backends.mutants.base import Hook, InBackward, Mutant, Pair, calling, fresh, overriding, packing, pairs
+from hooklaw_backends.mutants.shared import falsy_means_saved
 from hooklaw_backends.mutants.situations import Knowing
 
 
@@ -206,13 +207,7 @@ class _Multiplying(Mutant):
 @pairs("saved_tensors_hooks", base=_Multiplying)
 def falsy_packed_by_products_is_not_unpacked(self: _Multiplying, pack: Hook, unpack: Hook) -> Pair:
     """If pack returns None, 0 or something empty for a factor of a product, the saved tensor is used."""
-
-    def keep(tensor: Any) -> Any:
-        packed = pack(tensor)
-        is_falsy = self.multiplying and not self.is_tensor(packed) and not packed
-        return packed, self.detach(tensor) if is_falsy else None
-
-    return keep, lambda both: unpack(both[0]) if both[1] is None else both[1]
+    return falsy_means_saved(self, pack, unpack, lambda _: self.multiplying)
 
 
 class _SavesMore(Mutant):

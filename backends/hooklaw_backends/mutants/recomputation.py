@@ -6,6 +6,7 @@ from typing import Any
 
 from hooklaw import ErrorKind
 from hooklaw_backends.mutants.base import Hook, Mutant, fresh, overriding
+from hooklaw_backends.mutants.shared import KnowsDepth
 
 OPTIONS = {"use_reentrant", "early_stop", "determinism_check", "context_fn"}
 
@@ -148,22 +149,14 @@ def reentrant_checkpoint_only_detaches_its_inputs(self: Mutant, old: Hook, fn: H
     return old(recorded if how.get("use_reentrant") else fn, *inputs, **how)
 
 
-class InnerCheckpointDetached(Mutant):
+class InnerCheckpointDetached(KnowsDepth):
     """A checkpoint inside another has no gradient."""
 
-    depth = 0
     least = 1
     """Inside how many others a checkpoint has no gradient."""
 
     def checkpoint(self, fn: Hook, *inputs: Any, **how: Any) -> Any:
-        def deeper(*given: Any, **keywords: Any) -> Any:
-            self.depth += 1
-            try:
-                return fn(*given, **keywords)
-            finally:
-                self.depth -= 1
-
-        result = super().checkpoint(deeper, *inputs, **how)
+        result = super().checkpoint(fn, *inputs, **how)
         return self.detach(result) if self.depth >= self.least else result
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from hooklaw_backends.mutants.base import Hook, Mutant, Pair, calling, overriding, packing, pairs
 from hooklaw_backends.mutants.custom_functions import Context
+from hooklaw_backends.mutants.shared import falsy_means_saved
 
 
 class _InFunction(Mutant):
@@ -220,13 +221,7 @@ class LaterSavedTensorsOfFunctionsReleasedLate(_InFunction):
 @pairs("saved_tensors_hooks", base=_InFunction)
 def falsy_packed_by_functions_is_not_unpacked(self: _InFunction, pack: Hook, unpack: Hook) -> Pair:
     """If pack returns 0, False or something empty for a tensor of a custom Function, the saved tensor is used."""
-
-    def keep(tensor: Any) -> Any:
-        packed = pack(tensor)
-        is_falsy = self.applying and packed is not None and not self.is_tensor(packed) and not packed
-        return packed, self.detach(tensor) if is_falsy else None
-
-    return keep, lambda both: unpack(both[0]) if both[1] is None else both[1]
+    return falsy_means_saved(self, pack, unpack, lambda packed: self.applying and packed is not None)
 
 
 @packing("saved_tensors_hooks", base=_InFunction)
@@ -259,13 +254,7 @@ class _Counting(_InFunction):
 @pairs("saved_tensors_hooks", base=_Counting)
 def falsy_packed_by_functions_after_another_is_not_unpacked(self: _Counting, pack: Hook, unpack: Hook) -> Pair:
     """If pack returns None, 0 or something empty for a custom Function's second tensor, the saved tensor is used."""
-
-    def keep(tensor: Any) -> Any:
-        packed = pack(tensor)
-        is_falsy = self.has_saved() and not self.is_tensor(packed) and not packed
-        return packed, self.detach(tensor) if is_falsy else None
-
-    return keep, lambda both: unpack(both[0]) if both[1] is None else both[1]
+    return falsy_means_saved(self, pack, unpack, lambda _: self.has_saved())
 
 
 class _Inferring(Mutant):

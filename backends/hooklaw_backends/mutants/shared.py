@@ -7,7 +7,7 @@ from operator import is_
 from typing import Any, Self
 
 from hooklaw_backends.mutants import verbs
-from hooklaw_backends.mutants.base import Hook, Mutant, fresh, overriding
+from hooklaw_backends.mutants.base import Hook, Mutant, Pair, fresh, overriding
 
 _open: list[AbstractContextManager[Any]] = []
 
@@ -235,3 +235,30 @@ class KnowsLastOutputs(Mutant):
             return edge
         number = self.node_metadata(edge[0]).get(self._outputs, edge[1] + 1)
         return type(edge)(edge[0], number - 1, *edge[2:])
+
+
+class KnowsDepth(Mutant):
+    """A mutant that knows inside how many checkpoints it is; it changes nothing."""
+
+    depth = 0
+
+    def checkpoint(self, fn: Hook, *inputs: Any, **how: Any) -> Any:
+        def deeper(*given: Any, **keywords: Any) -> Any:
+            self.depth += 1
+            try:
+                return fn(*given, **keywords)
+            finally:
+                self.depth -= 1
+
+        return super().checkpoint(deeper, *inputs, **how)
+
+
+def falsy_means_saved(mutant: Mutant, pack: Hook, unpack: Hook, if_: Callable[[Any], bool]) -> Pair:
+    """Return a pair that uses the saved tensor if pack returned something falsy, and ``if_(packed)`` holds."""
+
+    def keep(tensor: Any) -> Any:
+        packed = pack(tensor)
+        is_wrong = if_(packed) and not mutant.is_tensor(packed) and not packed
+        return packed, mutant.detach(tensor) if is_wrong else None
+
+    return keep, lambda both: unpack(both[0]) if both[1] is None else both[1]

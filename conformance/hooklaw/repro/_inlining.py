@@ -82,8 +82,7 @@ def parameters(
     found: dict[str, Given | None] = dict.fromkeys(known)
     found |= {name: given(text, value) for name, value in zip(positional, values, strict=False)}
     found |= {name: given(text, value) for name, value in named.items() if name in known}
-    goes_without_saying = default_dtype == "float32" and _is_of_floats(values[0]) if values else False
-    if "dtype" in found and found["dtype"] is None and not goes_without_saying:
+    if "dtype" in found and found["dtype"] is None and not (default_dtype == "float32" and _is_of_floats(values[0])):
         found["dtype"] = Given('"float32"')
     if stars:
         found[stars.arg] = _given_several([*map(text, values[len(positional) :])])

@@ -236,6 +236,11 @@ def removed_in_place(
         trace.expect(*left * 2)
 
 
+def weighted(backend: Backend) -> Any:
+    """Make a module with one weight."""
+    return backend.module({"weight": backend.tensor([3.0, 5.0])}, lambda module, x: x * module.weight)
+
+
 def runs_backward(backend: Backend, module: Any) -> None:
     """Call a module, and run the backward of its sum."""
     backend.backward(backend.sum(backend.call(module, leaf(backend))))

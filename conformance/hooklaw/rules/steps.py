@@ -7,6 +7,11 @@ from hooklaw import Backend, Trace
 from hooklaw.rules.hooks import fail_once, removed_alone
 
 
+def sgd(backend: Backend) -> Any:
+    """Make an optimizer of one parameter, with a learning rate of 1."""
+    return backend.sgd([backend.tensor([5.0], requires_grad=True)], lr=1.0)
+
+
 def prepared(backend: Backend) -> tuple[Any, Any]:
     """Make a parameter with a gradient of ones, and an optimizer that subtracts the gradient."""
     x = backend.tensor([5.0], requires_grad=True)

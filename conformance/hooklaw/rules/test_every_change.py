@@ -5,8 +5,9 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, observed, rule
-from hooklaw.rules.hooks import fail_once, nothing
+from hooklaw.rules.hooks import fail_once, nothing, weighted
 from hooklaw.rules.passes import THRICE, elsewhere
+from hooklaw.rules.steps import sgd
 
 STEP_PRE = docstring("torch.optim.Optimizer.register_step_pre_hook")
 STEP_PRE_OF_ALL = docstring("torch.optim.optimizer.register_optimizer_step_pre_hook")
@@ -18,16 +19,6 @@ PARAMETER = docstring("torch.nn.modules.module.register_module_parameter_registr
 BUFFER = docstring("torch.nn.modules.module.register_module_buffer_registration_hook")
 CHILD = docstring("torch.nn.modules.module.register_module_module_registration_hook")
 Hook = Callable[..., Any]
-
-
-def sgd(backend: Backend) -> Any:
-    """Make an optimizer of one parameter."""
-    return backend.sgd([backend.tensor([5.0], requires_grad=True)], lr=1.0)
-
-
-def weighted(backend: Backend) -> Any:
-    """Make a module with one weight."""
-    return backend.module({"weight": backend.tensor([3.0, 5.0])}, lambda module, x: x * module.weight)
 
 
 class Effect(NamedTuple):

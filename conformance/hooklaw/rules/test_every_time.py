@@ -7,8 +7,9 @@ from itertools import product
 from typing import Any, NamedTuple
 
 from hooklaw import Backend, Basis, Capability, Level, Trace, docstring, observed, rule
-from hooklaw.rules.hooks import UserError
+from hooklaw.rules.hooks import UserError, weighted
 from hooklaw.rules.passes import THRICE, elsewhere
+from hooklaw.rules.steps import sgd
 
 STEP_PRE = docstring("torch.optim.Optimizer.register_step_pre_hook")
 STEP_POST = docstring("torch.optim.Optimizer.register_step_post_hook")
@@ -104,16 +105,6 @@ def registrations(backend: Backend) -> dict[str, Kind]:
         "buffer": Kind(backend.register_module_buffer_registration_hook, get_buffer, is_buffer),
         "child": Kind(backend.register_module_module_registration_hook, get_child, is_child),
     }
-
-
-def sgd(backend: Backend) -> Any:
-    """Make an optimizer of one parameter."""
-    return backend.sgd([backend.tensor([5.0], requires_grad=True)], lr=1.0)
-
-
-def weighted(backend: Backend) -> Any:
-    """Make a module with one weight."""
-    return backend.module({"weight": backend.tensor([3.0, 5.0])}, lambda module, x: x * module.weight)
 
 
 def nothing(*_: Any, **__: Any) -> None:

@@ -6,17 +6,13 @@ from typing import Any
 
 from hooklaw import Backend, Capability, Level, Trace, docstring, rule
 from hooklaw.rules.hooks import fail_once, removed_alone
+from hooklaw.rules.steps import sgd
 
 PRE = docstring("torch.optim.Optimizer.register_state_dict_pre_hook")
 POST = docstring("torch.optim.Optimizer.register_state_dict_post_hook")
 LOAD_PRE = docstring("torch.optim.Optimizer.register_load_state_dict_pre_hook")
 LOAD_POST = docstring("torch.optim.Optimizer.register_load_state_dict_post_hook")
 NEEDS = [Capability.OPTIMIZERS, Capability.STATE_DICT]
-
-
-def optimizer_of(backend: Backend) -> Any:
-    """Make an optimizer with a learning rate of 1."""
-    return backend.sgd([backend.tensor([5.0], requires_grad=True)], lr=1.0)
 
 
 def registrations(backend: Backend) -> list[Callable[..., Any]]:
@@ -71,7 +67,7 @@ def test_returned(backend: Backend, trace: Trace) -> None:
     def double(_, state):
         return with_rate(state, 2 * rate_in(state))
 
-    optimizer = optimizer_of(backend)
+    optimizer = sgd(backend)
     for hook in (double, look, double, double):
         backend.register_state_dict_post_hook(optimizer, hook)
     for _ in range(3):
@@ -81,7 +77,7 @@ def test_returned(backend: Backend, trace: Trace) -> None:
             trace, partial(backend.register_state_dict_post_hook, optimizer), lambda: backend.state_dict(optimizer)
         )
 
-    loads = optimizer_of(backend)
+    loads = sgd(backend)
     for hook in (double, look, double, double):
         backend.register_load_state_dict_pre_hook(loads, hook)
     state = backend.state_dict(loads)
@@ -92,11 +88,11 @@ def test_returned(backend: Backend, trace: Trace) -> None:
         trace.expect_value("loaded rate", 8.0, rate_in(backend.state_dict(loads)))
         fail_once(trace, partial(backend.register_load_state_dict_pre_hook, loads), lambda: round_trip(backend, loads))
 
-    empty = optimizer_of(backend)
+    empty = sgd(backend)
     backend.register_state_dict_post_hook(empty, lambda *_: {})
     trace.expect_value("empty state", {}, backend.state_dict(empty))
 
-    other, others = {"state": {"step": 1}, "more": 7}, optimizer_of(backend)
+    other, others = {"state": {"step": 1}, "more": 7}, sgd(backend)
     whole = backend.state_dict(others)
     for returned in ({}, other, whole):
         backend.register_load_state_dict_pre_hook(others, lambda *_, returned=returned: {**returned})
@@ -124,7 +120,7 @@ def test_returned(backend: Backend, trace: Trace) -> None:
 )
 def test_saving(backend: Backend, trace: Trace) -> None:
     """The state_dict pre-hooks of an optimizer get it before saving, and the post-hooks get it and the saved state."""
-    optimizer = optimizer_of(backend)
+    optimizer = sgd(backend)
     unchanged = backend.state_dict(optimizer)
 
     def before(given, rate):
@@ -140,7 +136,7 @@ def test_saving(backend: Backend, trace: Trace) -> None:
 
     trace.expect(*[("before", True)] * 2, *[("after", [True, 3.0])] * 2)
     trace.expect_value("saved rate", 3.0, rate_in(state))
-    backend.state_dict(optimizer_of(backend))
+    backend.state_dict(sgd(backend))
     trace.expect()
 
 
@@ -158,7 +154,7 @@ def test_saving(backend: Backend, trace: Trace) -> None:
 )
 def test_loading(backend: Backend, trace: Trace) -> None:
     """The load_state_dict pre-hooks of an optimizer get it and the state before loading, the post-hooks it after."""
-    optimizer = optimizer_of(backend)
+    optimizer = sgd(backend)
     faster = with_rate(backend.state_dict(optimizer), 2.0)
 
     def rate():
@@ -176,7 +172,7 @@ def test_loading(backend: Backend, trace: Trace) -> None:
     backend.load_state_dict(optimizer, faster)
 
     trace.expect(*[("before", [True, 2.0, 1.0])] * 2, *[("after", [True, 2.0])] * 2)
-    backend.load_state_dict(optimizer_of(backend), faster)
+    backend.load_state_dict(sgd(backend), faster)
     trace.expect()
 
 
@@ -201,7 +197,7 @@ def test_in_place(backend: Backend, trace: Trace) -> None:
     def remove(_, state):
         del state["gone"]
 
-    optimizer = optimizer_of(backend)
+    optimizer = sgd(backend)
     for hook in (lambda _, state: state.update(more=7, gone=9), lambda _, state: state.update(late=8), remove):
         backend.register_state_dict_post_hook(optimizer, hook)
     for _ in range(2):
@@ -242,7 +238,7 @@ def test_in_place(backend: Backend, trace: Trace) -> None:
 def test_prepend(backend: Backend, trace: Trace) -> None:
     """A state hook of an optimizer registered with prepend=True runs before all others of its kind, else after them."""
     for register in registrations(backend):
-        optimizer = optimizer_of(backend)
+        optimizer = sgd(backend)
         register(optimizer, lambda *_: trace.log("first"))
         register(optimizer, lambda *_: trace.log("second"), prepend=False)
         register(optimizer, lambda *_: trace.log("prepended"), prepend=True)
@@ -279,7 +275,7 @@ def test_handles(backend: Backend, trace: Trace) -> None:
 
     If the same function is registered once more, that is another hook.
     """
-    optimizers = [optimizer_of(backend) for _ in range(2)]
+    optimizers = [sgd(backend) for _ in range(2)]
     places = {
         f"{kind} of {owner}": partial(register, optimizer)
         for owner, optimizer in enumerate(optimizers)
@@ -301,7 +297,7 @@ def test_handles(backend: Backend, trace: Trace) -> None:
 )
 def test_shallow_copy(backend: Backend, trace: Trace) -> None:
     """An optimizer's load_state_dict pre-hook gets a shallow copy of the caller's dict."""
-    optimizer = optimizer_of(backend)
+    optimizer = sgd(backend)
     state = {**backend.state_dict(optimizer), "note": ["of the caller"]}
 
     def hook(_, given):

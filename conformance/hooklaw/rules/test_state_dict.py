@@ -5,18 +5,13 @@ from functools import partial
 from typing import Any
 
 from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, observed, rule
-from hooklaw.rules.hooks import NUMBERS, OTHERS, removed_alone
+from hooklaw.rules.hooks import NUMBERS, OTHERS, removed_alone, weighted
 
 PRE = docstring("torch.nn.Module.register_state_dict_pre_hook")
 POST = docstring("torch.nn.Module.register_state_dict_post_hook")
 LOAD_PRE = docstring("torch.nn.Module.register_load_state_dict_pre_hook")
 LOAD_POST = docstring("torch.nn.Module.register_load_state_dict_post_hook")
 NEEDS = [Capability.MODULES, Capability.STATE_DICT]
-
-
-def weighted(backend: Backend) -> Any:
-    """Make a module with one weight."""
-    return backend.module({"weight": backend.tensor([3.0, 5.0])}, lambda module, x: x * module.weight)
 
 
 def nested(backend: Backend) -> dict[str, Any]:
