@@ -20,6 +20,13 @@ def hooks_outlive_a_graph_that_ran(self: Mutant, old: Hook, owner: Any, hook: Ho
     return old(owner, lambda *given: (self.kept.append(hook), hook(*given))[1])
 
 
+@overriding("node_register_prehook")
+def node_pre_hooks_in_a_cycle_are_kept(self: Mutant, old: Hook, node: Any, hook: Hook) -> Any:
+    """A Node pre-hook that refers to its own Node is never freed: something else holds it as long as the Node lives."""
+    weakref.finalize(node, list, (hook,)).atexit = False
+    return old(node, hook)
+
+
 @overriding("register_post_accumulate_grad_hook")
 def post_accumulate_hooks_that_never_ran_are_kept(self: Mutant, old: Hook, leaf: Any, hook: Hook) -> Any:
     """A post-accumulate-grad hook that never ran is never freed."""

@@ -1,7 +1,7 @@
 """Mutants that retain the gradient of a non-leaf tensor wrongly, or not at all."""
 
 import weakref
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import product
 from typing import Any
 
@@ -266,6 +266,26 @@ def retained_gradient_of_the_root_lost(self: Mutant, old: Hook, root: Any, *give
     old(root, *given, **how)
     if self.retains_grad(root):
         self.set_grad(root, None)
+
+
+@overriding("backward_from_all")
+def retained_gradient_of_a_root_is_the_given_one(
+    self: Mutant, old: Hook, roots: Sequence[Any], gradients: Sequence[Any] | None = None
+) -> None:
+    """A root of several retains the gradient that is given for it, without what comes from the others."""
+    old(roots, gradients)
+    for root, gradient in zip(roots, gradients or (), strict=False):
+        if gradient is not None and self.is_tensor(root) and not self.is_leaf(root) and self.retains_grad(root):
+            self.set_grad(root, gradient)
+
+
+@overriding("backward_from_all")
+def retained_gradients_of_later_roots_lost(self: Mutant, old: Hook, roots: Sequence[Any], *given: Any) -> None:
+    """Of several roots only the first retains its gradient."""
+    old(roots, *given)
+    for root in roots[1:]:
+        if not self.is_leaf(root) and self.retains_grad(root):
+            self.set_grad(root, None)
 
 
 class RetainGradSharedByTheNode(Mutant):

@@ -104,6 +104,25 @@ def edges_among_backward_inputs_ignored(
     old(*given, inputs=[*filter(self.is_tensor, inputs or ())] or None, **how)
 
 
+@overriding("backward")
+def tensors_beside_edges_among_backward_inputs_ignored(
+    self: Mutant, old: Hook, *given: Any, inputs: Sequence[Any] | None = None, **how: Any
+) -> None:
+    """A backward ignores tensors among its inputs if some of these are gradient edges."""
+    edges = [each for each in inputs or () if not self.is_tensor(each)]
+    old(*given, inputs=edges or inputs, **how)
+
+
+@overriding("backward")
+def edges_after_tensors_among_backward_inputs_ignored(
+    self: Mutant, old: Hook, *given: Any, inputs: Sequence[Any] | None = None, **how: Any
+) -> None:
+    """A backward whose first input is a tensor ignores gradient edges after it."""
+    if inputs and self.is_tensor(inputs[0]):
+        inputs = [*filter(self.is_tensor, inputs)]
+    old(*given, inputs=inputs, **how)
+
+
 class _KnowsEdgeRoots(Mutant):
     """A mutant that knows whether a backward from a gradient edge is running."""
 

@@ -290,7 +290,7 @@ def test_contiguous_otherwise(backend: Backend, trace: Trace) -> None:
     except_under={"strided": "the rule names the strides of the leaf"},
 )
 def test_in_place(backend: Backend, trace: Trace) -> None:
-    """Backward keeps the strides of an existing .grad, so a layout that the user gave it survives."""
+    """A backward without create_graph keeps the strides of an existing .grad, also those that the user gave it."""
     for use in uses(backend):
         columns, ones = (backend.transpose(backend.tensor([[1.0, 1.0]] * 3), 0, 1) for _ in range(2))
         rows, other_rows = (backend.tensor([[1.0] * 3] * 2, requires_grad=True) for _ in range(2))

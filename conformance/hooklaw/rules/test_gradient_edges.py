@@ -192,6 +192,26 @@ def test_backward_inputs(backend: Backend, trace: Trace) -> None:
 
 
 @rule(
+    "gradient-edge.backward-inputs.tensors",
+    level=Level.SHOULD,
+    basis=Basis.OBSERVED,
+    sources=[observed("tensors and edges can stand beside each other, though the signature has sequences of either")],
+    needs=[Capability.GRADIENT_EDGES, Capability.EDGE_ROOTS, Capability.BACKWARD_INPUTS],
+    mutants=["tensors-beside-edges-among-backward-inputs-ignored", "edges-after-tensors-among-backward-inputs-ignored"],
+)
+def test_backward_inputs_of_both_kinds(backend: Backend, trace: Trace) -> None:
+    """A backward whose inputs are leaves and gradient edges of leaves, in any order, accumulates into each of these."""
+    for order in ((0, 1), (1, 0)):
+        x, w, other = (backend.tensor([1.0, 2.0], requires_grad=True) for _ in range(3))
+        both = (x, backend.get_gradient_edge(w))
+        loss = backend.call(lambda x, w, other: backend.sum((x * w + other) * 3), x, w, other)
+        backend.backward(loss, inputs=[both[place] for place in order])
+
+        trace.expect_value("x.grad and w.grad", [[3.0, 6.0]] * 2, [backend.grad_of(x), backend.grad_of(w)])
+        trace.expect_value("gradient of the other leaf", None, backend.grad_of(other))
+
+
+@rule(
     "gradient-edge.grad-outputs",
     level=Level.MUST,
     sources=[docstring("torch.autograd.grad").sentence(7)],

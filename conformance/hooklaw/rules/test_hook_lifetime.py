@@ -154,23 +154,23 @@ def test_tensor_hook_cycle(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[BY_THE_COLLECTOR],
     needs=[*FREED, Capability.NODES, Capability.NODE_HOOKS, Capability.MULTI_OUTPUT],
-    mutants=["hooks-outlive-the-graph", "hooks-outlive-a-graph-that-ran"],
+    mutants=["hooks-outlive-the-graph", "hooks-outlive-a-graph-that-ran", "node-pre-hooks-in-a-cycle-are-kept"],
 )
 def test_node_hook_cycle(backend: Backend, trace: Trace) -> None:
-    """The garbage collector frees a Node hook that refers to its Node, also to one of several outputs."""
+    """The garbage collector frees a pre-hook or hook that refers to its Node, also to one of several outputs."""
     kinds = {**kinds_of_node(backend), "several outputs": lambda x: backend.split(x, 1)[0]}
-    for compute in kinds.values():
-        for runs in (False, True):
-            y = backend.call(compute, leaf(backend))
-            node = backend.grad_fn(y)
-            backend.node_register_hook(node, holding(trace, "freed", node))
-            if runs:
-                backend.backward(backend.sum(y))
-            trace.log("last reference")
-            del y, node
-            collect()
+    registers = (backend.node_register_prehook, backend.node_register_hook)
+    for compute, register, runs in product(kinds.values(), registers, (False, True)):
+        y = backend.call(compute, leaf(backend))
+        node = backend.grad_fn(y)
+        register(node, holding(trace, "freed", node))
+        if runs:
+            backend.backward(backend.sum(y))
+        trace.log("last reference")
+        del y, node
+        collect()
 
-            trace.expect("last reference", "freed")
+        trace.expect("last reference", "freed")
 
 
 @rule(

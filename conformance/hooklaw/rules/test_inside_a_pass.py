@@ -45,7 +45,7 @@ KINDS = (
 
 
 def runs_inside(backend: Backend, trace: Trace, kind: Kind, runs: dict[str, Run]) -> None:
-    """Expect a hook to run once in each of these inner passes, with grad mode off."""
+    """Expect a hook to run once in each of these inner passes, none of which creates a graph, with grad mode off."""
     runs_in(backend, trace, kind, runs, times=THRICE)
     modes_in(backend, trace, kind, runs)
 
@@ -104,7 +104,7 @@ def test_backward_in_every_hook(backend: Backend, trace: Trace) -> None:
     ],
 )
 def test_tensor(backend: Backend, trace: Trace) -> None:
-    """Inside another pass a tensor hook runs once, with grad mode off, and its result is used."""
+    """In an inner pass a tensor hook runs once, by default with grad mode off, and its result counts."""
     runs_inside(backend, trace, TENSOR, inside_a_pass(backend))
 
 
@@ -133,7 +133,7 @@ def test_error_of_tensor(backend: Backend, trace: Trace) -> None:
     ],
 )
 def test_post_accumulate(backend: Backend, trace: Trace) -> None:
-    """Inside another pass a post-accumulate-grad hook runs once, with grad mode off."""
+    """In an inner pass a post-accumulate-grad hook runs once, by default with grad mode off."""
     runs_inside(backend, trace, POST_ACCUMULATE, inner_backwards(backend))
 
 
@@ -164,7 +164,7 @@ def test_error_of_post_accumulate(backend: Backend, trace: Trace) -> None:
     ],
 )
 def test_node_pre(backend: Backend, trace: Trace) -> None:
-    """Inside another pass a Node pre-hook runs once, with grad mode off, and its result is used."""
+    """In an inner pass a Node pre-hook runs once, by default with grad mode off, and its result counts."""
     runs_inside(backend, trace, NODE_PRE, inside_a_pass(backend))
 
 
@@ -195,7 +195,7 @@ def test_error_of_node_pre(backend: Backend, trace: Trace) -> None:
     ],
 )
 def test_node(backend: Backend, trace: Trace) -> None:
-    """Inside another pass a Node hook runs once, with grad mode off, and its result is used."""
+    """In an inner pass a Node hook runs once, by default with grad mode off, and its result counts."""
     runs_inside(backend, trace, NODE, inside_a_pass(backend))
 
 
@@ -225,7 +225,7 @@ def test_error_of_node(backend: Backend, trace: Trace) -> None:
     ],
 )
 def test_multi_grad(backend: Backend, trace: Trace) -> None:
-    """Inside another pass a multi-grad hook runs once, with grad mode off."""
+    """In an inner pass a multi-grad hook runs once, by default with grad mode off."""
     runs_inside(backend, trace, MULTI_GRAD, inside_a_pass(backend))
 
 
@@ -255,7 +255,7 @@ def test_error_of_multi_grad(backend: Backend, trace: Trace) -> None:
     ],
 )
 def test_multi_grad_any(backend: Backend, trace: Trace) -> None:
-    """Inside another pass a multi-grad hook in mode any runs once, with grad mode off."""
+    """In an inner pass a multi-grad hook in mode any runs once, by default with grad mode off."""
     runs_inside(backend, trace, MULTI_GRAD_ANY, inside_a_pass(backend))
 
 
@@ -286,7 +286,7 @@ def test_error_of_multi_grad_any(backend: Backend, trace: Trace) -> None:
     ],
 )
 def test_backward_pre(backend: Backend, trace: Trace) -> None:
-    """Inside another pass a module's backward pre-hook runs once, with grad mode off, and its result is used."""
+    """In an inner pass a module's backward pre-hook runs once, by default with grad mode off, and its result counts."""
     runs_inside(backend, trace, BACKWARD_PRE, inside_a_pass(backend))
 
 
@@ -317,7 +317,7 @@ def test_error_of_backward_pre(backend: Backend, trace: Trace) -> None:
     ],
 )
 def test_backward(backend: Backend, trace: Trace) -> None:
-    """Inside another pass a module's backward hook runs once, with grad mode off, and its result is used."""
+    """In an inner pass a module's backward hook runs once, by default with grad mode off, and its result counts."""
     runs_inside(backend, trace, BACKWARD, inside_a_pass(backend))
 
 
@@ -351,7 +351,7 @@ def test_error_of_backward(backend: Backend, trace: Trace) -> None:
     ],
 )
 def test_global_backward_pre(backend: Backend, trace: Trace) -> None:
-    """Inside another pass a backward pre-hook on all modules runs once, with grad mode off, and its result is used."""
+    """In an inner pass a global backward pre-hook runs once, by default with grad mode off, and its result counts."""
     runs_inside(backend, trace, GLOBAL_BACKWARD_PRE, inside_a_pass(backend))
 
 
@@ -382,7 +382,7 @@ def test_error_of_global_backward_pre(backend: Backend, trace: Trace) -> None:
     ],
 )
 def test_global_backward(backend: Backend, trace: Trace) -> None:
-    """Inside another pass a backward hook on all modules runs once, with grad mode off, and its result is used."""
+    """In an inner pass a global backward hook runs once, by default with grad mode off, and its result counts."""
     runs_inside(backend, trace, GLOBAL_BACKWARD, inside_a_pass(backend))
 
 

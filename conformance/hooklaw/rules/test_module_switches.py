@@ -255,7 +255,7 @@ def test_hooks_of_a_thawed_module(backend: Backend, trace: Trace) -> None:
     mutants=["zero-grad-of-a-module-runs-tensor-hooks", "zero-grad-of-a-module-runs-post-accumulate-hooks"],
 )
 def test_zero_grad_runs_no_hooks(backend: Backend, trace: Trace) -> None:
-    """zero_grad of a module may reset gradients without running any hook."""
+    """zero_grad of a module may reset gradients without running any tensor hook or post-accumulate-grad hook."""
     module = hooked_parameter(backend, trace)
     for options in ({"set_to_none": False}, {}, {"set_to_none": True}):
         backend.set_grad(module.weight, backend.tensor([1.0]))

@@ -489,7 +489,7 @@ def test_skipped(backend: Backend, trace: Trace) -> None:
     mutants=["zero-grad-runs-tensor-hooks", "zero-grad-that-sets-to-none-runs-tensor-hooks"],
 )
 def test_no_hooks(backend: Backend, trace: Trace) -> None:
-    """An optimizer's zero_grad may reset gradients without running any hook."""
+    """An optimizer's zero_grad may reset gradients without running any tensor hook."""
     runs_none(backend, trace, lambda x: backend.register_hook(x, trace.saw("hook")))
 
 

@@ -61,6 +61,27 @@ def test_populates(backend: Backend, trace: Trace) -> None:
 
 
 @rule(
+    "retain-grad.several-roots",
+    level=Level.MUST,
+    sources=[RETAIN_GRAD.sentence(2), IS_LEAF.sentence(5)],
+    needs=[Capability.RETAIN_GRAD, Capability.SEVERAL_ROOTS],
+    mutants=["retained-gradient-of-a-root-is-the-given-one", "retained-gradients-of-later-roots-lost"],
+)
+def test_several_roots(backend: Backend, trace: Trace) -> None:
+    """The retained gradient of each of several roots is whole: what is given for it, and what comes from the others."""
+    for order in ((0, 1), (1, 0)):
+        y = backend.call(lambda x: x * 2, backend.tensor([1.0, 2.0], requires_grad=True))
+        z = backend.call(lambda y: y * 3, y)
+        for root in (y, z):
+            backend.retain_grad(root)
+        given = [(y, backend.tensor([1.0, 1.0])), (z, backend.tensor([10.0, 100.0]))]
+        backend.backward_from_all(*map(list, zip(*(given[place] for place in order), strict=True)))
+
+        trace.expect_value("y.grad", [31.0, 301.0], backend.grad_of(y))
+        trace.expect_value("z.grad", [10.0, 100.0], backend.grad_of(z))
+
+
+@rule(
     "retain-grad.default-none",
     level=Level.MUST,
     sources=[IS_LEAF.sentence(4, 5)],
