@@ -1,12 +1,13 @@
 """Mutants that accumulate gradients wrongly, or give them the wrong memory layout."""
 
 import weakref
-from collections.abc import Iterable, Mapping, Sequence
-from functools import wraps
+from collections.abc import Iterable, Sequence
+from itertools import product
 from math import prod
 from typing import Any
 
 from hooklaw_backends.mutants.base import Hook, Mutant, fresh, overriding
+from hooklaw_backends.mutants.in_situations import named
 
 
 @overriding("grad_of")
@@ -263,88 +264,45 @@ def autograd_grad_with_allow_unused_accumulates(
     return grads
 
 
-def _also_accumulating(holds: Hook) -> type[Mutant]:
-    """Make a mutant whose autograd.grad also accumulates if ``(grad_outputs, how)`` is true."""
-
-    def grad(
-        self: Mutant, old: Hook, outputs: Any, inputs: Any, grad_outputs: Any = None, **how: Any
-    ) -> tuple[Any, ...]:
-        grads = old(outputs, inputs, grad_outputs, **how)
-        if holds(grad_outputs, how) and not how.get("is_grads_batched"):
-            _accumulate_used(self, inputs, grads)
-        return grads
-
-    return overriding("grad")(wraps(holds)(grad))
-
-
 def _accumulate_used(self: Mutant, inputs: Sequence[Any], grads: Sequence[Any]) -> None:
     for tensor, grad in zip(inputs, grads, strict=True):
         if grad is not None and self.is_tensor(tensor):
             _accumulate(self, [tensor], [self.detach(grad)])
 
 
-@_also_accumulating
-def autograd_grad_that_creates_a_graph_accumulates(_: Any, how: Mapping[str, Any]) -> Any:
-    """autograd.grad with create_graph=True also adds to the .grad of its inputs."""
-    return how.get("create_graph")
-
-
-@_also_accumulating
-def autograd_grad_that_retains_the_graph_accumulates(_: Any, how: Mapping[str, Any]) -> Any:
-    """autograd.grad with retain_graph=True also adds to the .grad of its inputs."""
-    return how.get("retain_graph")
-
-
-@_also_accumulating
-def autograd_grad_that_materializes_accumulates(_: Any, how: Mapping[str, Any]) -> Any:
-    """autograd.grad with materialize_grads=True also adds to the .grad of its inputs."""
-    return how.get("materialize_grads")
-
-
-@_also_accumulating
-def autograd_grad_with_grad_outputs_accumulates(grad_outputs: Any, _: Mapping[str, Any]) -> bool:
-    """autograd.grad with grad_outputs also adds to the .grad of its inputs."""
-    return grad_outputs is not None
-
-
-def _accumulating_others(when: Hook) -> type[Mutant]:
-    """Make a mutant whose autograd.grad accumulates into other leaves than its inputs if ``(grad_outputs, how)``."""
+def _accumulating(when: Hook, *, beside: bool) -> type[Mutant]:
+    """Make a mutant whose autograd.grad, if ``(grad_outputs, how)``, accumulates into its inputs or other leaves."""
 
     def grad(
         self: Mutant, old: Hook, outputs: Any, inputs: Sequence[Any], grad_outputs: Any = None, **how: Any
     ) -> tuple[Any, ...]:
-        if not self.is_tensor(outputs) or not when(grad_outputs, how) or how.get("is_grads_batched"):
+        if not when(grad_outputs, how) or how.get("is_grads_batched"):
             return old(outputs, inputs, grad_outputs, **how)
-        others = [leaf for leaf in self.leaves_of(outputs) if all(leaf is not given for given in inputs)]
+        leaves = self.leaves_of(outputs) if beside and self.is_tensor(outputs) else ()
+        others = [leaf for leaf in leaves if all(leaf is not given for given in inputs)]
         grads = old(outputs, [*inputs, *others], grad_outputs, **how)
-        _accumulate_used(self, others, grads[len(inputs) :])
+        _accumulate_used(self, *((others, grads[len(inputs) :]) if beside else (inputs, grads)))
         return grads[: len(inputs)]
 
-    return overriding("grad")(wraps(when)(grad))
+    return overriding("grad")(grad)
 
 
-@_accumulating_others
-def autograd_grad_that_creates_a_graph_accumulates_beside(_: Any, how: Mapping[str, Any]) -> Any:
-    """autograd.grad with create_graph=True adds to the .grad of the leaves that are not its inputs."""
-    return how.get("create_graph")
-
-
-@_accumulating_others
-def autograd_grad_that_retains_the_graph_accumulates_beside(_: Any, how: Mapping[str, Any]) -> Any:
-    """autograd.grad with retain_graph=True adds to the .grad of the leaves that are not its inputs."""
-    return how.get("retain_graph")
-
-
-@_accumulating_others
-def autograd_grad_that_materializes_accumulates_beside(_: Any, how: Mapping[str, Any]) -> Any:
-    """autograd.grad with materialize_grads=True adds to the .grad of the leaves that are not its inputs."""
-    return how.get("materialize_grads")
-
-
-@_accumulating_others
-def autograd_grad_with_grad_outputs_accumulates_beside(grad_outputs: Any, _: Mapping[str, Any]) -> bool:
-    """autograd.grad with grad_outputs adds to the .grad of the leaves that are not its inputs."""
-    return grad_outputs is not None
+_WHEN: dict[str, tuple[str, Hook]] = {
+    "that-creates-a-graph": ("with create_graph=True", lambda _, how: how.get("create_graph")),
+    "that-retains-the-graph": ("with retain_graph=True", lambda _, how: how.get("retain_graph")),
+    "that-materializes": ("with materialize_grads=True", lambda _, how: how.get("materialize_grads")),
+    "with-grad-outputs": ("with grad_outputs", lambda grad_outputs, _: grad_outputs is not None),
+}
+_INTO = {"": "of its inputs", "-beside": "of the leaves that are not its inputs"}
+vars().update(
+    named(
+        f"autograd-grad-{name}-accumulates{suffix}",
+        f"a call of autograd.grad {option} also adds to the .grad {whose}",
+        ("grad-accum",),
+        _accumulating(when, beside=bool(suffix)),
+    )
+    for (name, (option, when)), (suffix, whose) in product(_WHEN.items(), _INTO.items())
+)
 
 
 class FailedAutogradGradLeavesAGradient(Mutant):
