@@ -129,6 +129,31 @@ def batches_of_the_first_output(self: Mutant, old: Hook, outputs: Any, inputs: A
     return _of_rows(self, old, outputs, inputs, [first, *([row[0], *first[1:]] for row in others)])
 
 
+@overriding("grad")
+def autograd_grad_of_a_batch_accumulates(
+    self: Mutant, old: Hook, outputs: Any, inputs: Any, *given: Any, **how: Any
+) -> Any:
+    """autograd.grad of a batch leaves the product for its last row in the .grad of each leaf among its inputs."""
+    products = old(outputs, inputs, *given, **how)
+    if how.get("is_grads_batched"):
+        for tensor, product in zip(inputs, products, strict=True):
+            if self.is_leaf(tensor) and product is not None:
+                self.set_grad(tensor, self.tensor(self.tolist(product)[-1], dtype=self.dtype(tensor)))
+    return products
+
+
+@overriding("grad")
+def batches_retain_the_graph(self: Mutant, old: Hook, *given: Any, **how: Any) -> tuple[Any, ...]:
+    """autograd.grad of a batch never frees the graph."""
+    return old(*given, **{**how, "retain_graph": True} if how.get("is_grads_batched") else how)
+
+
+@overriding("grad")
+def batches_allow_unused_inputs(self: Mutant, old: Hook, *given: Any, **how: Any) -> tuple[Any, ...]:
+    """An unused input is never an error in autograd.grad of a batch."""
+    return old(*given, **{**how, "allow_unused": True} if how.get("is_grads_batched") else how)
+
+
 class _RowByRow(_InBatch):
     """A mutant that computes the gradients of a batch row by row."""
 

@@ -13,6 +13,19 @@ def retained_graph_never_freed(self: Mutant, old: Hook, root: Any, *given: Any, 
     old(root, *given, **({**how, "retain_graph": True} if self.keeps(root) else how))
 
 
+@overriding("exp")
+def saved_outputs_are_never_freed(self: Mutant, old: Hook, tensor: Any) -> Any:
+    """The output that an exponential keeps for its backward is never freed."""
+    if not self.requires_grad(tensor):
+        return old(tensor)
+
+    def forward(ctx: Any, tensor: Any) -> Any:
+        ctx.output = self.detach(old(self.detach(tensor)))
+        return self.clone(ctx.output)
+
+    return self.custom_function(forward, lambda ctx, grad: grad * ctx.output)(tensor)
+
+
 @overriding("grad")
 def retain_graph_default_always_false(self: Mutant, old: Hook, *given: Any, **how: Any) -> Any:
     """autograd.grad with create_graph=True frees the graph unless retain_graph=True is given."""

@@ -3,7 +3,7 @@
 No rule need name them: the rules whose ids begin with the row's `chapters` are tried first, then all others.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from hooklaw_backends.mutants import verbs
@@ -38,6 +38,12 @@ class Option(NamedTuple):
         """Whether a value is given that is not the default."""
         return value is not NOT_GIVEN and (type(value) is not type(self.default) or value != self.default)
 
+    def among(self, given: Sequence[Any], options: Mapping[str, Any]) -> Any:
+        """Return its value among the arguments of a call, or `NOT_GIVEN`."""
+        if self.name in options or self.place is None or self.place >= len(given):
+            return options.get(self.name, NOT_GIVEN)
+        return given[self.place]
+
     def said(self) -> str:
         """Return the option in words."""
         return f"{self.name} of {self.where or ' and '.join(self.verbs)}"
@@ -51,6 +57,8 @@ class Call(NamedTuple):
     before: list[Any]
     """What it was in the calls before this one."""
     option: Option
+    others: tuple[Sequence[Any], Mapping[str, Any]] = ((), {})
+    """All that the verb was given."""
 
     @property
     def set_before(self) -> list[Any]:
@@ -145,10 +153,11 @@ def made(option: Option, wrong: Wrong, *, is_kept: bool = False) -> type[Mutant]
     """Return a mutant that makes of an option something else; `is_kept` if it has to keep tensors and functions."""
 
     def call(self: Any, old: Hook, *given: Any, **options: Any) -> Any:
+        value = option.among(given, options)
+        counts = wrong(Call(value, [*self.before], option, (given, {**options})))
         place = option.place if option.place is not None and option.name not in options else len(given)
-        value = options.pop(option.name, given[place] if place < len(given) else NOT_GIVEN)
+        options.pop(option.name, None)
         given = (*given[:place], *given[place + 1 :])
-        counts = wrong(Call(value, [*self.before], option))
         self.before.append(value if is_kept or value is NOT_GIVEN or isinstance(value, KEPT) else SET)
         if counts is NOT_GIVEN:
             return old(*given, **options)
@@ -185,9 +194,21 @@ OPTIONS: dict[str, Option] = {
     "grad-retain-graph": Option("retain_graph", ("grad",), ("retain-graph", "grad"), default=None),
     "grad-create-graph": Option("create_graph", ("grad",), ("grad", "double-backward")),
     "grad-allow-unused": Option("allow_unused", ("grad",), ("grad",), default=None),
-    "grad-is-grads-batched": Option("is_grads_batched", ("grad",), ("grad",)),
-    "grad-materialize-grads": Option("materialize_grads", ("grad",), ("grad",)),
-    "grad-grad-outputs": Option("grad_outputs", ("grad",), ("grad",), default=None, other=NOT_GIVEN, place=2),
+    "grad-is-grads-batched": Option(
+        "is_grads_batched", ("grad",), ("grad",), without=("ignored-beside-materialize-grads",)
+    ),
+    "grad-materialize-grads": Option(
+        "materialize_grads", ("grad",), ("grad",), without=("ignored-beside-is-grads-batched",)
+    ),
+    "grad-grad-outputs": Option(
+        "grad_outputs",
+        ("grad",),
+        ("grad",),
+        default=None,
+        other=NOT_GIVEN,
+        place=2,
+        without=("ignored-beside-is-grads-batched",),
+    ),
     "multi-grad-mode": Option("mode", ("register_multi_grad_hook",), ("multi-grad",), default="all", other="any"),
     "forward-pre-hook-prepend": Option("prepend", verbs.FORWARD_PRE[:1], ("module.forward",)),
     "forward-hook-prepend": Option("prepend", verbs.FORWARD[:1], ("module.forward",)),
@@ -247,11 +268,26 @@ OPTIONS: dict[str, Option] = {
 }
 """The options.
 
-Left out are pin_memory of save_on_cpu, which only an accelerator shows, and with_kwargs of a forward hook on all
-modules, which no page names. The gradient of an edge may stay: no rule starts there without one, as a complex edge must
-have it. The rules of double backward give no options, so what once_differentiable does to other Functions is not asked.
-Whether an option is given by name or by place is the adapter's own: the protocol says how a verb is called.
+Left out are pin_memory of save_on_cpu, which only an accelerator shows, with_kwargs of a forward hook on all modules,
+which no page names, and zeros in a batch of gradients, whose shape no page gives. The gradient of an edge may stay: no
+rule starts there without one, as a complex edge must have it. The rules of double backward give no options, so what
+once_differentiable does to other Functions is not asked. Whether an option is given by name or by place is the
+adapter's own: the protocol says how a verb is called.
 """
+
+
+def _beside(option: Option) -> dict[str, tuple[str, Wrong]]:
+    """Return the faults of an option of a pass that is ignored if another is set."""
+
+    def ignored(other: Option) -> Wrong:
+        return _if(lambda call: other.is_set(other.among(*call.others)), _none)
+
+    is_of_pass = option.verbs in {("backward",), ("grad",)}
+    others = [other for other in OPTIONS.values() if is_of_pass and other != option and other.verbs == option.verbs]
+    return {
+        f"ignored-beside-{other.name.replace('_', '-')}": (f"{{}} is ignored if {other.name} is set", ignored(other))
+        for other in others
+    }
 
 
 def _faults(option: Option) -> Iterator[tuple[str, str, Wrong]]:
@@ -262,6 +298,7 @@ def _faults(option: Option) -> Iterator[tuple[str, str, Wrong]]:
     if option.default is None and option.other is True:
         faults |= OF_THREE
         del faults["set-by-its-default"]  # None is no value of its own
+    faults |= _beside(option)
     tried = [name for name in faults if name.removesuffix(THIRD) not in option.without]
     yield from ((name, *faults[name]) for name in tried)
 

@@ -22,6 +22,17 @@ def backward_inputs_take_leaves_alone(self: Mutant, old: Hook, *given: Any, inpu
 
 
 @overriding("backward")
+def backward_that_creates_a_graph_takes_other_leaves_too(
+    self: Mutant, old: Hook, root: Any, *given: Any, **how: Any
+) -> None:
+    """A backward with inputs and create_graph=True accumulates into the other leaves, too."""
+    if how.get("inputs") and how.get("create_graph"):
+        asked = list(how["inputs"])
+        how["inputs"] = asked + [leaf for leaf in self.leaves_of(root) if all(leaf is not each for each in asked)]
+    old(root, *given, **how)
+
+
+@overriding("backward")
 def backward_inputs_count_retained_gradients_twice(self: Mutant, old: Hook, *given: Any, **how: Any) -> None:
     """backward counts the gradient twice for an input that retains its gradient."""
     inputs = how.get("inputs") or ()

@@ -433,6 +433,29 @@ def test_batched(backend: Backend, trace: Trace) -> None:
 
 
 @rule(
+    "grad.batched.unused-error",
+    level=Level.MUST,
+    sources=[GRAD.sentence(20, 21, 32)],
+    needs=[
+        Capability.AUTOGRAD_GRAD,
+        Capability.SEED_GRADIENT,
+        Capability.BATCHED_GRADIENTS,
+        Capability.MISUSE_ERRORS,
+    ],
+    mutants=["batches-allow-unused-inputs"],
+)
+def test_unused_input_of_a_batch(backend: Backend, trace: Trace) -> None:
+    """With is_grads_batched=True an unused input of autograd.grad is an error, by default and with allow_unused=False.
+
+    The default is the value of materialize_grads, which is False by default.
+    """
+    x, unused, batch = leaf(backend), leaf(backend), backend.tensor([[1.0, 0.0], [0.0, 1.0]])
+    for how, inputs in product(({}, {"allow_unused": False}), ([unused], [x, unused], [unused, x])):
+        with trace.raises(ErrorKind.UNUSED_INPUT):
+            backend.grad(backend.call(lambda x: x * x, x), inputs, batch, is_grads_batched=True, **how)
+
+
+@rule(
     "grad.batched.tensor-hook",
     level=Level.MUST,
     sources=[GRAD.sentence(22, 23), HOOK.sentence(4)],

@@ -1,7 +1,7 @@
-"""Passes of each kind, wherever they run: what they accumulate, what they free, and the errors that they must raise."""
+"""Passes of each kind, with all options, wherever they run: what they accumulate and free, and their errors."""
 
-from collections.abc import Callable, Sequence
-from itertools import product
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import compress, product
 from typing import Any
 from warnings import catch_warnings
 
@@ -281,3 +281,145 @@ def test_views_as_inputs(backend: Backend, trace: Trace) -> None:
             gradients = [[weight + (had or 0.0)] for weight in (3.0, 7.0, 9.0)]
             expected = [gradient if nr in asked else None for nr, gradient in enumerate(gradients)]
             trace.expect_value(f"gradients of outputs {asked}", expected, [*map(backend.grad_of, outputs)])
+
+
+def combined(options: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield every combination of some options."""
+    for chosen in product((False, True), repeat=len(options)):
+        yield dict(compress(options.items(), chosen))
+
+
+@rule(
+    "backward.options",
+    level=Level.MUST,
+    sources=[METHOD.sentence(4, 14, 17, 19, 20)],
+    needs=[
+        Capability.SEED_GRADIENT,
+        Capability.RETAIN_GRAPH,
+        Capability.BACKWARD_CREATE_GRAPH,
+        Capability.BACKWARD_INPUTS,
+    ],
+    mutants=[
+        "backward-gradient-ignored-beside-inputs",
+        "backward-create-graph-ignored-beside-retain-graph",
+        "backward-inputs-option-ignored-beside-gradient",
+        "backward-that-creates-a-graph-takes-other-leaves-too",
+    ],
+)
+def test_options_of_backward(backend: Backend, trace: Trace) -> None:
+    """Each of gradient, retain_graph, create_graph and inputs counts in a backward, whichever others are given."""
+    x, other = leaves = [leaf(backend), leaf(backend)]
+    options = {"gradient": backend.tensor([3.0, 5.0]), "retain_graph": True, "create_graph": True, "inputs": [x]}
+    for how in combined(options):
+        first, second = (3.0, 5.0) if "gradient" in how else (1.0, 1.0)
+        total = (lambda y: y) if "gradient" in how else backend.sum
+        root = backend.call(lambda x, other, total=total: total(x * x + other), x, other)
+        expected = [[2 * first, 4 * second], None if "inputs" in how else [first, second]]
+        label = f"with {', '.join(how)}"
+        for _ in range(2 if "retain_graph" in how else 1):
+            reset(backend, leaves)
+            with catch_warnings(action="ignore"):  # torch warns of the cycle of create_graph
+                backend.backward(root, **how)
+            grad = backend.grad_of(x)
+            trace.expect_value(f"gradients {label}", expected, [grad, backend.grad_of(other)])
+            trace.expect_value(f"requires grad {label}", "create_graph" in how, backend.requires_grad(grad))
+        reset(backend, leaves)  # also breaks the cycle
+        if "create_graph" in how:
+            backend.backward(backend.sum(grad))
+            trace.expect_value(f"second derivative {label}", [2 * first, 2 * second], backend.grad_of(x))
+
+
+def reset(backend: Backend, leaves: Sequence[Any]) -> None:
+    """Set the .grad of leaves to None."""
+    for each in leaves:
+        backend.set_grad(each, None)
+
+
+def combines(backend: Backend, trace: Trace, options: Mapping[str, Any], **always: Any) -> None:
+    """Expect each option of autograd.grad to count in every combination of them, beside those that are given always."""
+    leaves = [leaf(backend), leaf(backend)]
+    for chosen in combined(options):
+        how = always | chosen
+        first, second = (3.0, 5.0) if "grad_outputs" in how else (1.0, 1.0)
+        gradient = [2 * first, 4 * second]
+        expected: list[Any] = [[[gradient[0], 0.0], [0.0, gradient[1]]] if "is_grads_batched" in how else gradient]
+        if "allow_unused" in how or "materialize_grads" in how:
+            expected.append([0.0, 0.0] if "materialize_grads" in how else None)
+        total = (lambda y: y) if "grad_outputs" in how else backend.sum
+        output = backend.call(lambda x, total=total: total(x * x), leaves[0])
+        label = f"with {', '.join(how)}"
+        for _ in range(2 if "retain_graph" in how else 1):
+            grads = backend.grad(output, leaves[: len(expected)], **how)
+            trace.expect_value(f"gradients {label}", expected, grads)
+            trace.expect_value(f"requires grad {label}", "create_graph" in how, backend.requires_grad(grads[0]))
+        if "create_graph" in how:
+            derivatives = backend.grad(backend.sum(grads[0]), leaves[:1])
+            trace.expect_value(f"second derivative {label}", [[2 * first, 2 * second]], derivatives)
+        trace.expect_value(f".grad {label}", [None, None], [*map(backend.grad_of, leaves)])
+
+
+OF_GRAD = [Capability.AUTOGRAD_GRAD, Capability.SEED_GRADIENT, Capability.RETAIN_GRAPH, Capability.CREATE_GRAPH]
+FLAGS = {"retain_graph": True, "create_graph": True, "allow_unused": True}
+
+
+@rule(
+    "grad.options",
+    level=Level.MUST,
+    sources=[GRAD.sentence(2, 8, 15, 18, 20)],
+    needs=OF_GRAD,
+    mutants=[
+        "grad-retain-graph-ignored-beside-allow-unused",
+        "grad-create-graph-ignored-beside-allow-unused",
+        "grad-allow-unused-ignored-beside-create-graph",
+        "grad-grad-outputs-ignored-beside-allow-unused",
+    ],
+)
+def test_options_of_grad(backend: Backend, trace: Trace) -> None:
+    """Each of grad_outputs, retain_graph, create_graph and allow_unused counts in autograd.grad, whichever others do.
+
+    None of them makes it accumulate anything.
+    """
+    combines(backend, trace, {"grad_outputs": backend.tensor([3.0, 5.0]), **FLAGS})
+
+
+@rule(
+    "grad.options.materialize-grads",
+    level=Level.MUST,
+    sources=[GRAD.sentence(2, 8, 15, 18, 29)],
+    needs=[*OF_GRAD, Capability.MATERIALIZE_GRADS],
+    mutants=[
+        "grad-retain-graph-ignored-beside-materialize-grads",
+        "grad-create-graph-ignored-beside-materialize-grads",
+        "grad-grad-outputs-ignored-beside-materialize-grads",
+        "grad-materialize-grads-ignored-beside-create-graph",
+        "grad-materialize-grads-ignored-beside-retain-graph",
+    ],
+)
+def test_options_beside_materialize_grads(backend: Backend, trace: Trace) -> None:
+    """materialize_grads=True and each other option count in autograd.grad, whichever are given with it.
+
+    None of them makes it accumulate anything.
+    """
+    combines(backend, trace, {"grad_outputs": backend.tensor([3.0, 5.0]), **FLAGS}, materialize_grads=True)
+
+
+@rule(
+    "grad.options.is-grads-batched",
+    level=Level.MUST,
+    sources=[GRAD.sentence(8, 15, 18, 20, 22, 23)],
+    needs=[*OF_GRAD, Capability.BATCHED_GRADIENTS],
+    mutants=[
+        "grad-retain-graph-ignored-beside-is-grads-batched",
+        "grad-create-graph-ignored-beside-is-grads-batched",
+        "grad-allow-unused-ignored-beside-is-grads-batched",
+        "grad-is-grads-batched-ignored-beside-create-graph",
+        "autograd-grad-of-a-batch-accumulates",
+    ],
+)
+def test_options_beside_batches(backend: Backend, trace: Trace) -> None:
+    """is_grads_batched=True, retain_graph, create_graph and allow_unused each count in autograd.grad beside the others.
+
+    None of them makes it accumulate anything.
+    """
+    batch = backend.tensor([[3.0, 0.0], [0.0, 5.0]])
+    combines(backend, trace, FLAGS, grad_outputs=batch, is_grads_batched=True)

@@ -16,22 +16,29 @@ THREADS = notes("autograd", "graph-retaining")
     level=Level.MUST,
     sources=[BACKWARD.sentence(14), docstring("torch.autograd.backward").sentence(18), THREADS.sentence(3)],
     needs=[Capability.GRAPH_FREEING],
-    mutants=["backward-retains", "backward-freed-accepted", "shared-graph-copied-per-root"],
+    mutants=[
+        "backward-retains",
+        "backward-freed-accepted",
+        "shared-graph-copied-per-root",
+        "saved-outputs-are-never-freed",
+    ],
     except_under={"retained": "the law is of passes that do not retain the graph"},
 )
 def test_second_backward(backend: Backend, trace: Trace) -> None:
     """A second backward through saved tensors that the first has freed is an error that mentions retain_graph."""
 
-    def forward(x):
-        y = x * x
+    def forward(x, operation):
+        y = operation(x)
         return backend.sum(y), backend.sum(y * 3)
 
-    loss, other = backend.call(forward, backend.tensor([1.0, 2.0], requires_grad=True))
-    backend.backward(loss)
+    for operation in (lambda x: x * x, backend.exp):  # it saves its inputs, or its output
+        x = backend.tensor([1.0, 2.0], requires_grad=True)
+        loss, other = backend.call(lambda x, operation=operation: forward(x, operation), x)
+        backend.backward(loss)
 
-    for root in (loss, other):
-        with trace.raises(ErrorKind.GRAPH_FREED, "retain_graph"):
-            backend.backward(root)
+        for root in (loss, other):
+            with trace.raises(ErrorKind.GRAPH_FREED, "retain_graph"):
+                backend.backward(root)
 
 
 @rule(
@@ -167,6 +174,30 @@ def test_autograd_grad_frees(backend: Backend, trace: Trace) -> None:
 
         with trace.raises(ErrorKind.GRAPH_FREED):
             backend.grad(loss, [x])
+
+
+@rule(
+    "retain-graph.grad-too.batched",
+    level=Level.MUST,
+    sources=[GRAD.sentence(15, 17, 23)],
+    needs=[
+        Capability.AUTOGRAD_GRAD,
+        Capability.SEED_GRADIENT,
+        Capability.BATCHED_GRADIENTS,
+        Capability.GRAPH_FREEING,
+    ],
+    mutants=["batches-retain-the-graph"],
+    except_under={"retained": "the law is of passes that do not retain the graph"},
+)
+def test_batch_frees(backend: Backend, trace: Trace) -> None:
+    """autograd.grad with is_grads_batched=True frees the graph unless it retains it, whatever the number of rows."""
+    for rows in ([[1.0, 0.0]], [[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]):
+        x = backend.tensor([1.0, 2.0], requires_grad=True)
+        y, batch = backend.call(lambda x: x * x, x), backend.tensor(rows)
+        backend.grad(y, [x], batch, is_grads_batched=True)
+
+        with trace.raises(ErrorKind.GRAPH_FREED):
+            backend.grad(y, [x], batch, is_grads_batched=True)
 
 
 @rule(
