@@ -3,10 +3,11 @@
 import weakref
 from collections.abc import Generator
 from contextlib import contextmanager
+from functools import wraps
 from typing import Any
 
 from hooklaw import ErrorKind
-from hooklaw_backends.mutants.base import Hook, Mutant, altering, fresh
+from hooklaw_backends.mutants.base import Hook, Maker, Mutant, altering, fresh, overriding
 from hooklaw_backends.mutants.shared import once
 
 
@@ -124,6 +125,62 @@ class AnomaliesOfOperationsInDoubleBackwardUndetected(_Detecting):
             return self.unchecked(run, *given, **how)
         finally:
             self.is_overlooking = False
+
+
+def overlooked(verb: str) -> Maker:
+    """Make a mutant whose anomaly detection overlooks the NaN of a pass of which ``(given, how)`` holds."""
+
+    def make(holds: Hook) -> type[Mutant]:
+        @wraps(holds)
+        def run(self: _Detecting, old: Hook, *given: Any, **how: Any) -> Any:
+            is_overlooked = self.contexts and holds(given, how)
+            return self.unchecked(old, *given, **how) if is_overlooked else old(*given, **how)
+
+        return overriding(verb, base=_Detecting)(run)
+
+    return make
+
+
+@overlooked("backward_from_all")
+def anomalies_from_several_roots_undetected(*_: Any) -> bool:
+    """Anomaly detection overlooks the NaN of a backward from several roots."""
+    return True
+
+
+@overlooked("backward_from_edge")
+def anomalies_from_edges_undetected(*_: Any) -> bool:
+    """Anomaly detection overlooks the NaN of a backward from a gradient edge."""
+    return True
+
+
+@overlooked("backward")
+def anomalies_in_passes_with_inputs_undetected(_: Any, how: dict[str, Any]) -> bool:
+    """Anomaly detection overlooks the NaN of a backward with inputs."""
+    return how.get("inputs") is not None
+
+
+@overlooked("backward")
+def anomalies_in_passes_that_retain_undetected(_: Any, how: dict[str, Any]) -> Any:
+    """Anomaly detection overlooks the NaN of a backward that retains the graph."""
+    return how.get("retain_graph")
+
+
+@overlooked("backward")
+def anomalies_in_a_backward_that_creates_a_graph_undetected(_: Any, how: dict[str, Any]) -> Any:
+    """Anomaly detection overlooks the NaN of a backward that creates a graph."""
+    return how.get("create_graph")
+
+
+@overlooked("grad")
+def anomalies_of_several_outputs_undetected(given: Any, _: Any) -> bool:
+    """Anomaly detection overlooks the NaN of autograd.grad of several outputs."""
+    return isinstance(given[0], (list, tuple))
+
+
+@overlooked("grad")
+def anomalies_for_several_inputs_undetected(given: Any, _: Any) -> bool:
+    """Anomaly detection overlooks the NaN of autograd.grad for several inputs."""
+    return len(given[1]) > 1
 
 
 @altering("register_hook", base=_Detecting)

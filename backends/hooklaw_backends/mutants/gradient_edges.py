@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from hooklaw import ErrorKind
-from hooklaw_backends.mutants.base import Hook, InGrad, Mutant, altering, calling, overriding
+from hooklaw_backends.mutants.base import Hook, InGrad, Mutant, altering, calling, fresh, overriding
 from hooklaw_backends.mutants.shared import KnowsLastOutputs
 
 
@@ -177,3 +177,65 @@ def edges_of_non_leaves_among_backward_inputs_change_grad(
     if inputs and all(not self.is_tensor(each) and self.leaf_of(each[0]) is None for each in inputs):
         for leaf in [leaf for leaf in self.leaves_of(root) if self.grad_of(leaf) is not None]:
             self.set_grad(leaf, self.zeros_like(leaf))
+
+
+@overriding("grad")
+def gradients_of_edges_come_after_those_of_tensors(
+    self: Mutant, old: Hook, outputs: Any, inputs: Sequence[Any], *given: Any, **how: Any
+) -> tuple[Any, ...]:
+    """autograd.grad returns the gradients of the tensors among its inputs first, then those of the edges."""
+    return old(outputs, sorted(inputs, key=lambda each: not self.is_tensor(each)), *given, **how)
+
+
+@overriding("grad")
+def gradients_of_edges_are_constants(
+    self: Mutant, old: Hook, outputs: Any, inputs: Sequence[Any], *given: Any, **how: Any
+) -> tuple[Any, ...]:
+    """What autograd.grad with create_graph=True returns for a gradient edge cannot be differentiated."""
+    pairs = zip(inputs, old(outputs, inputs, *given, **how), strict=True)
+    return tuple(grad if grad is None or self.is_tensor(each) else self.detach(grad) for each, grad in pairs)
+
+
+@overriding("grad")
+def gradients_of_edges_of_non_leaves_are_constants(
+    self: Mutant, old: Hook, outputs: Any, inputs: Sequence[Any], *given: Any, **how: Any
+) -> tuple[Any, ...]:
+    """What autograd.grad with create_graph=True returns for the edge of a non-leaf cannot be differentiated."""
+    found = old(outputs, inputs, *given, **how)
+    are = [not self.is_tensor(each) and self.leaf_of(each[0]) is None for each in inputs]
+    return tuple(
+        self.detach(grad) if grad is not None and is_one else grad for grad, is_one in zip(found, are, strict=True)
+    )
+
+
+class GradientEdgeOfTheFirstTime(Mutant):
+    """The gradient edge of a tensor stays the one that it had when it was first asked for."""
+
+    edges = fresh(list[tuple[Any, Any]])
+
+    def get_gradient_edge(self, tensor: Any) -> Any:
+        for asked, edge in self.edges:
+            if asked() is tensor:
+                return edge
+        edge = super().get_gradient_edge(tensor)
+        self.edges.append((weakref.ref(tensor), edge))
+        return edge
+
+
+@overriding("grad")
+def tensors_among_edges_as_outputs_ignored(
+    self: Mutant, old: Hook, outputs: Any, inputs: Any, grad_outputs: Any = None, **how: Any
+) -> tuple[Any, ...]:
+    """autograd.grad ignores the tensors among its outputs if the first output is a gradient edge."""
+    if type(outputs) not in {list, tuple} or self.is_tensor(outputs[0]):
+        return old(outputs, inputs, grad_outputs, **how)
+    kept = [nr for nr, each in enumerate(outputs) if not self.is_tensor(each)]
+    return old([outputs[nr] for nr in kept], inputs, grad_outputs and [grad_outputs[nr] for nr in kept], **how)
+
+
+@overriding("backward_from_edge")
+def backward_from_edges_needs_a_gradient(self: Mutant, old: Hook, edge: Any, gradient: Any = None) -> None:
+    """A backward from a gradient edge is an error without a gradient, even if the edge's tensor is a scalar."""
+    if gradient is None:
+        raise self.errors.get(ErrorKind.ROOT_GRADIENT, (RuntimeError,))[0]("an edge needs a gradient")
+    old(edge, gradient)

@@ -4,6 +4,7 @@ from typing import Any
 from warnings import catch_warnings
 
 from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, observed, rule
+from hooklaw.rules.passes import EVERY_PASS, ROOTS, Run, every_pass, roots
 
 ANOMALY = docstring("torch.autograd.detect_anomaly")
 
@@ -173,6 +174,58 @@ def test_double_backward(backend: Backend, trace: Trace) -> None:
         )
         with backend.detect_anomaly(), trace.raises(ErrorKind.NOT_A_NUMBER):  # of zero times infinity
             differentiate(backend.sum(first * infinite), x)
+
+
+def detected_in(backend: Backend, trace: Trace, runs: dict[str, Run]) -> None:
+    """Expect a NaN that the Node of a product computes to be an error in each of these passes."""
+    for run in runs.values():
+        x = leaf(backend)
+        root = backend.call(lambda x: backend.sum(x * float("nan")), x)
+        with backend.detect_anomaly(), trace.raises(ErrorKind.NOT_A_NUMBER):
+            run(root, x)
+
+
+@rule(
+    "detect-anomaly.nan.every-pass",
+    level=Level.MUST,
+    sources=[ANOMALY.sentence(4)],
+    needs=[Capability.ANOMALY, *EVERY_PASS],
+    mutants=[
+        "anomalies-in-passes-that-retain-undetected",
+        "anomalies-in-a-backward-that-creates-a-graph-undetected",
+        "anomalies-of-several-outputs-undetected",
+        "anomalies-for-several-inputs-undetected",
+    ],
+)
+def test_every_pass(backend: Backend, trace: Trace) -> None:
+    """Under anomaly detection a NaN that a Node computes is an error in each kind of pass.
+
+    In backward and autograd.grad, of several outputs and for several inputs too, in no_grad, and with create_graph.
+    """
+    several: dict[str, Run] = {
+        "autograd.grad of several outputs": lambda root, x: backend.grad([backend.sum(x), root], [x]),
+        "autograd.grad for several inputs": lambda root, x: backend.grad(root, [root, x]),
+    }
+    detected_in(backend, trace, {**every_pass(backend), **several})
+
+
+@rule(
+    "detect-anomaly.nan.every-root",
+    level=Level.MUST,
+    sources=[ANOMALY.sentence(4)],
+    needs=[Capability.ANOMALY, *ROOTS],
+    mutants=[
+        "anomalies-from-several-roots-undetected",
+        "anomalies-from-edges-undetected",
+        "anomalies-in-passes-with-inputs-undetected",
+    ],
+)
+def test_every_root(backend: Backend, trace: Trace) -> None:
+    """Under anomaly detection a NaN that a Node computes is an error whatever a backward starts from and is limited to.
+
+    A backward with inputs, from the first and last of two roots, and from a gradient edge.
+    """
+    detected_in(backend, trace, roots(backend))
 
 
 @rule(

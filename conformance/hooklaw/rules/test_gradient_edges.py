@@ -22,6 +22,7 @@ NEEDS = [Capability.AUTOGRAD_GRAD, Capability.GRADIENT_EDGES]
         "autograd-grad-of-edges-accumulates",
         "gradient-edges-among-inputs-are-those-of-last-outputs",
         "unused-edges-never-allowed",
+        "gradients-of-edges-come-after-those-of-tensors",
     ],
 )
 def test_same_gradient(backend: Backend, trace: Trace) -> None:
@@ -36,8 +37,9 @@ def test_same_gradient(backend: Backend, trace: Trace) -> None:
     tensors = [second, x, first]
     edges = [backend.get_gradient_edge(tensor) for tensor in tensors]
 
-    trace.expect_value("of tensors", [[5.0], [6.0, 10.0], [3.0]], backend.grad(loss, tensors, retain_graph=True))
-    trace.expect_value("of edges", [[5.0], [6.0, 10.0], [3.0]], backend.grad(loss, edges))
+    for inputs in (tensors, edges, [*edges[:1], *tensors[1:]], [*tensors[:1], *edges[1:]]):
+        grads = backend.grad(loss, inputs, retain_graph=True)
+        trace.expect_value("of tensors, or their edges", [[5.0], [6.0, 10.0], [3.0]], grads)
     trace.expect_value("x.grad", None, backend.grad_of(x))
 
     unused = backend.tensor([1.0, 2.0], requires_grad=True)
@@ -45,6 +47,44 @@ def test_same_gradient(backend: Backend, trace: Trace) -> None:
         loss = backend.call(lambda x: backend.sum(x * 3), x)
         grads = backend.grad(loss, [of(unused), of(x)], allow_unused=True)
         trace.expect_value("of an unused tensor, or its edge", [None, [3.0, 3.0]], grads)
+
+
+@rule(
+    "gradient-edge.grad-equivalence.create-graph",
+    level=Level.MUST,
+    sources=[EDGE.sentence(2), docstring("torch.autograd.grad").sentence(18)],
+    needs=[*NEEDS, Capability.CREATE_GRAPH],
+    mutants=["gradients-of-edges-are-constants", "gradients-of-edges-of-non-leaves-are-constants"],
+)
+def test_differentiable(backend: Backend, trace: Trace) -> None:
+    """What autograd.grad with create_graph=True returns for a gradient edge can be differentiated."""
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    y = backend.call(lambda x: x * 2, x)
+    edges = [backend.get_gradient_edge(tensor) for tensor in (x, y)]
+    for edge, expected in zip(edges, ([48.0, 96.0], [24.0, 48.0]), strict=True):
+        loss = backend.call(lambda y: backend.sum(y * y * y), y)
+        (first,) = backend.grad(loss, [edge], create_graph=True)
+
+        trace.expect_value("derivative", [expected], backend.grad(backend.sum(first), [x], retain_graph=True))
+
+
+@rule(
+    "gradient-edge.grad-equivalence.in-place",
+    level=Level.MUST,
+    sources=[EDGE.sentence(2)],
+    needs=[*NEEDS, Capability.IN_PLACE],
+    mutants=["gradient-edge-of-the-first-time"],
+)
+def test_after_a_change(backend: Backend, trace: Trace) -> None:
+    """The gradient edge of a tensor that was changed in place is that of its new value, also if it had one before."""
+    for had_one in (False, True):
+        y = backend.call(lambda x: x * 2, backend.tensor([1.0, 2.0], requires_grad=True))
+        if had_one:
+            backend.get_gradient_edge(y)
+        z = backend.call(lambda y: backend.mul_(y, 5), y)
+        edge = backend.get_gradient_edge(z)
+
+        trace.expect_value("gradient", [[3.0, 3.0]], backend.grad(backend.sum(z * 3), [edge]))
 
 
 @rule(
@@ -169,6 +209,23 @@ def test_backward_root(backend: Backend, trace: Trace) -> None:
 
 
 @rule(
+    "gradient-edge.backward-root.scalar",
+    level=Level.MUST,
+    sources=[BACKWARD.sentence(14, 16, 17)],
+    needs=[Capability.GRADIENT_EDGES, Capability.EDGE_ROOTS],
+    mutants=["backward-from-edges-needs-a-gradient"],
+    except_under={"complex64": "the edge of a complex scalar needs a gradient"},
+)
+def test_scalar_root(backend: Backend, trace: Trace) -> None:
+    """A backward from the gradient edge of a tensor of one element needs no gradient."""
+    for data, gradient in ((3.0, 6.0), ([3.0], [6.0])):
+        x = backend.tensor(data, requires_grad=True)
+        backend.backward_from_edge(backend.get_gradient_edge(backend.call(lambda x: x * x, x)))
+
+        trace.expect_value("x.grad", gradient, backend.grad_of(x))
+
+
+@rule(
     "gradient-edge.backward-inputs",
     level=Level.MUST,
     sources=[BACKWARD.sentence(23, 24)],
@@ -232,6 +289,7 @@ def test_backward_inputs_of_both_kinds(backend: Backend, trace: Trace) -> None:
         "edges-need-grad-outputs",
         "grad-of-the-edge-of-the-last-output",
         "grad-of-the-edge-of-a-leaf-refused",
+        "tensors-among-edges-as-outputs-ignored",
     ],
     except_under={"complex64": "the edge of a complex scalar needs a gradient"},
 )
@@ -257,9 +315,10 @@ def test_grad_outputs(backend: Backend, trace: Trace) -> None:
         grads = backend.grad(output, [x], backend.tensor([2.0, 3.0, 4.0, 5.0]))
         trace.expect_value("gradient of a leaf, or its edge", [[2.0, 3.0, 4.0, 5.0]], grads)
 
-    for edge_of in (backend.get_gradient_edge, lambda tensor: tensor):
-        edges = [edge_of(each) for each in backend.call(forward, x)]
-        grads = backend.grad(edges, [x], [backend.tensor([2.0, 3.0]), backend.tensor([4.0, 5.0])])
+    for of_first, of_second in product((backend.get_gradient_edge, lambda tensor: tensor), repeat=2):
+        first, second = backend.call(forward, x)
+        starts = [of_first(first), of_second(second)]
+        grads = backend.grad(starts, [x], [backend.tensor([2.0, 3.0]), backend.tensor([4.0, 5.0])])
 
         trace.expect(("hook", [4.0, 5.0]))
         trace.expect_value("gradients of two edges, or tensors", [[4.0, 12.0, 120.0, 200.0]], grads)
