@@ -388,3 +388,27 @@ def _dense(shape: Sequence[int], strides: Sequence[int]) -> list[int]:
     """Return the strides in rising order that a tensor of this shape has if its memory has no gaps."""
     sizes = [size for _, size in sorted(zip(strides, shape, strict=True))]
     return [prod(sizes[:nr]) for nr in range(len(sizes))]
+
+
+def _overwritten(self: Mutant, root: Any, when: Hook) -> None:
+    """Set the .grad of each leaf to None if ``(grad)`` holds."""
+    for leaf in self.leaves_of(root):
+        grad = self.grad_of(leaf)
+        if grad is not None and when(grad):
+            self.set_grad(leaf, None)
+
+
+@overriding("backward")
+def gradient_with_a_history_overwritten(self: Mutant, old: Hook, root: Any, *given: Any, **how: Any) -> None:
+    """A backward that creates no graph overwrites a .grad that one which does has left."""
+    if not how.get("create_graph"):
+        _overwritten(self, root, self.requires_grad)
+    old(root, *given, **how)
+
+
+@overriding("backward")
+def backward_create_graph_overwrites(self: Mutant, old: Hook, root: Any, *given: Any, **how: Any) -> None:
+    """A backward that creates a graph overwrites a .grad that has no history."""
+    if how.get("create_graph"):
+        _overwritten(self, root, lambda grad: not self.requires_grad(grad))
+    old(root, *given, **how)

@@ -1,6 +1,6 @@
 """Mutants whose grad modes switch off too much or too little."""
 
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from itertools import takewhile
 from typing import Any
 from weakref import WeakSet
@@ -183,3 +183,39 @@ def clone_recorded_under_no_grad(self: Mutant, old: Hook, tensor: Any) -> Any:
     """A clone is recorded even under no_grad."""
     with self.enable_grad():
         return old(tensor)
+
+
+def _ending_inference_mode(self: Mutant, old: Hook) -> Any:
+    stack = ExitStack()
+    if self.is_for_inference(self.tensor([0.0])):
+        stack.enter_context(self.inference_mode(mode=False))
+    stack.enter_context(old())
+    return stack
+
+
+@overriding("no_grad")
+def no_grad_ends_inference_mode(self: Mutant, old: Hook) -> Any:
+    """What is made under no_grad inside inference mode is an ordinary tensor."""
+    return _ending_inference_mode(self, old)
+
+
+@overriding("enable_grad")
+def enable_grad_ends_inference_mode(self: Mutant, old: Hook) -> Any:
+    """What is made under enable_grad inside inference mode is an ordinary tensor."""
+    return _ending_inference_mode(self, old)
+
+
+@overriding("exp", "sum", "clone")
+def results_of_inference_tensors_are_inference_tensors(self: Mutant, old: Hook, tensor: Any) -> Any:
+    """What is computed from a single inference tensor is one, also outside of inference mode."""
+    with self.inference_mode() if self.is_for_inference(tensor) else nullcontext():
+        return old(tensor)
+
+
+@products
+def products_of_inference_tensors_are_inference_tensors(self: Mutant, multiply: Hook, left: Any, right: Any) -> Any:
+    """A product of an inference tensor that is not recorded is one, also outside of inference mode."""
+    factors = [factor for factor in (left, right) if self.is_tensor(factor)]
+    is_one = any(map(self.is_for_inference, factors)) and not any(map(self.requires_grad, factors))
+    with self.inference_mode() if is_one else nullcontext():
+        return multiply(left, right)

@@ -280,3 +280,26 @@ def hooks_of_a_leaf_lost_when_it_changes(self: Mutant, old: Hook, tensor: Any, f
     if self.is_leaf(tensor) and self.requires_grad(tensor):
         (self.hooks_of(tensor) or {}).clear()
     return changed
+
+
+@overriding("mul_")
+def constants_changed_in_place_stay_constant(self: Mutant, old: Hook, tensor: Any, factor: Any) -> Any:
+    """A tensor that does not require grad is changed in place without recording, even if the factor requires grad."""
+    is_constant = self.is_tensor(factor) and not self.requires_grad(tensor)
+    return old(tensor, self.detach(factor) if is_constant else factor)
+
+
+@overriding("mul_")
+def factors_in_place_get_no_gradient(self: Mutant, old: Hook, tensor: Any, factor: Any) -> Any:
+    """The factor of a change in place gets no gradient if the tensor gets one."""
+    is_recorded = self.is_tensor(factor) and self.requires_grad(tensor) and not self.is_leaf(tensor)
+    return old(tensor, self.detach(factor) if is_recorded else factor)
+
+
+@overriding("mul_")
+def factors_in_place_get_the_new_value(self: Mutant, old: Hook, tensor: Any, factor: Any) -> Any:
+    """The gradient of the factor of a change in place is multiplied by the tensor's new value, not by the old one."""
+    if not self.is_tensor(factor) or not self.requires_grad(factor):
+        return old(tensor, factor)
+    by = self.detach(factor)
+    return old(tensor, self.custom_function(lambda _, factor: factor * 1, lambda _, grad: grad * by)(factor))

@@ -367,3 +367,11 @@ def results_of_frozen_leaves_require_no_grad(self: Mutant, old: Hook, tensor: An
     """A non-leaf tensor does not require grad any more once all leaves behind it have been frozen."""
     flag = old(tensor)
     return flag and (self.is_leaf(tensor) or any(map(old, self.leaves_of(tensor))))
+
+
+@overriding("set_requires_grad")
+def gradient_starts_as_zeros_once_it_is_required(self: Mutant, old: Hook, tensor: Any, *, requires_grad: bool) -> None:
+    """A tensor that is made to require grad has zeros as .grad."""
+    old(tensor, requires_grad=requires_grad)
+    if requires_grad and self.is_leaf(tensor) and self.grad_of(tensor) is None:
+        self.set_grad(tensor, self.zeros_like(tensor))

@@ -36,6 +36,27 @@ def leaving_enable_grad_turns_grad_mode_off(self: Mutant, old: Hook) -> Generato
         enter_for_good(self.no_grad())
 
 
+@overriding("inference_mode")
+@contextmanager
+def leaving_inference_mode_turns_grad_mode_on(self: Mutant, old: Hook, *, mode: bool = True) -> Generator[None]:
+    """Leaving inference mode turns grad mode on, even inside no_grad."""
+    with old(mode):
+        yield
+    enter_for_good(self.enable_grad())
+
+
+@overriding("inference_mode")
+@contextmanager
+def leaving_inference_mode_turns_grad_mode_off(self: Mutant, old: Hook, *, mode: bool = True) -> Generator[None]:
+    """An exception that leaves inference mode turns grad mode off."""
+    try:
+        with old(mode):
+            yield
+    except Exception:
+        enter_for_good(self.no_grad())
+        raise
+
+
 class _Detecting(Mutant):
     """A mutant that knows whether anomaly detection is on."""
 

@@ -392,3 +392,41 @@ def retained_gradients_are_constants(self: _KnowsRetaining, old: Hook, root: Any
     for tensor in self.retaining() if how.get("create_graph") else ():
         if self.grad_of(tensor) is not None:
             self.set_grad(tensor, self.detach(self.grad_of(tensor)))
+
+
+class _RetainingSometimes(Mutant):
+    """A mutant some of whose passes set no retained gradient."""
+
+    def retain_grad(self, tensor: Any) -> None:
+        super().retain_grad(tensor)
+        self.kept.append(weakref.ref(tensor))
+
+    def without_retaining(self, run: Hook, *given: Any, **how: Any) -> None:
+        """Run a pass after which the .grad of each non-leaf that retains it is as before."""
+        before = [(each, self.grad_of(each())) for each in self.kept if each() is not None and not self.is_leaf(each())]
+        run(*given, **how)
+        for each, grad in before:
+            self.set_grad(each(), grad)
+
+
+@overriding("backward_from_all", base=_RetainingSometimes)
+def several_roots_retain_no_gradients(self: _RetainingSometimes, old: Hook, *given: Any) -> None:
+    """A backward from several roots sets no retained gradient."""
+    self.without_retaining(old, *given)
+
+
+@overriding("backward_from_edge", base=_RetainingSometimes)
+def edges_retain_no_gradients(self: _RetainingSometimes, old: Hook, *given: Any) -> None:
+    """A backward from a gradient edge sets no retained gradient."""
+    self.without_retaining(old, *given)
+
+
+@overriding("backward", base=_RetainingSometimes)
+def passes_with_a_gradient_retain_no_gradients(
+    self: _RetainingSometimes, old: Hook, root: Any, gradient: Any = None, **how: Any
+) -> None:
+    """A backward that is given the gradient of its root sets no retained gradient."""
+    if gradient is None:
+        old(root, **how)
+    else:
+        self.without_retaining(old, root, gradient, **how)

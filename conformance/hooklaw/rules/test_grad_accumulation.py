@@ -38,6 +38,24 @@ def test_adds(backend: Backend, trace: Trace) -> None:
 
 
 @rule(
+    "grad-accum.adds.create-graph",
+    level=Level.MUST,
+    sources=[BACKWARD.sentence(5, 17), GRAD_FIELD.sentence(2)],
+    needs=[Capability.BACKWARD_CREATE_GRAPH],
+    mutants=["gradient-with-a-history-overwritten", "backward-create-graph-overwrites"],
+)
+def test_adds_to_a_gradient_with_a_history(backend: Backend, trace: Trace) -> None:
+    """Each backward adds its gradient to what .grad already holds, whether it or the one before creates a graph."""
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    for nr, create_graph in enumerate((False, True, True, False, False, True)):
+        with catch_warnings(action="ignore"):  # torch warns of the cycle of create_graph
+            backend.backward(backend.call(lambda x: backend.sum(x * x), x), create_graph=create_graph)
+
+        trace.expect_value(f"x.grad of {nr + 1} passes", [2.0 * (nr + 1), 4.0 * (nr + 1)], backend.grad_of(x))
+    backend.set_grad(x, None)  # breaks the cycle
+
+
+@rule(
     "grad-accum.none-until-first",
     level=Level.MUST,
     sources=[GRAD_FIELD.sentence(1)],

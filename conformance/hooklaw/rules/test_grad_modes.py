@@ -224,7 +224,8 @@ def nested(backend: Backend, trace: Trace, order: Sequence[bool], *, fails: bool
 def test_inference(backend: Backend, trace: Trace) -> None:
     """A result computed in inference mode does not require grad.
 
-    That it takes no hook is the rule tensor-hook.register.requires-grad. The mode is a context manager, so it ends with
+    That it takes no hook is the rule tensor-hook.register.requires-grad, and of views is the rule
+    mode.inference.hook-register.view. The mode is a context manager, so it ends with
     its block, also by an exception.
     """
     x = backend.tensor([1.0, 2.0], requires_grad=True)
@@ -245,6 +246,44 @@ def test_inference(backend: Backend, trace: Trace) -> None:
             raise KeyError
         result = backend.call(lambda x: x * 2, x)
     trace.expect_value("requires grad where it is off", expected=True, observed=backend.requires_grad(result))
+
+
+@rule(
+    "mode.inference.hook-register.view",
+    level=Level.MUST,
+    sources=[INFERENCE.sentence(2), NO_GRAD.sentence(4)],
+    needs=[Capability.INFERENCE_MODE, Capability.VIEWS],
+    mutants=["inference-mode-not-entered", "views-in-inference-mode-require-grad"],
+)
+def test_view_in_inference_mode(backend: Backend, trace: Trace) -> None:
+    """A view made in inference mode does not require grad.
+
+    The documentation calls inference mode analogous to no_grad, under which no result requires grad.
+    """
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    with backend.inference_mode():
+        view = backend.call(lambda x: backend.view(x, 2, 1), x)
+
+    trace.expect_value("requires grad", expected=False, observed=backend.requires_grad(view))
+
+
+@rule(
+    "mode.inference.restored",
+    level=Level.MUST,
+    sources=[INFERENCE.sentence(1), docstring("torch.is_grad_enabled").sentence(2)],
+    needs=[Capability.INFERENCE_MODE, Capability.GRAD_MODE],
+    mutants=["leaving-inference-mode-turns-grad-mode-on", "leaving-inference-mode-turns-grad-mode-off"],
+)
+def test_inference_restored(backend: Backend, trace: Trace) -> None:
+    """Leaving inference mode, also by an exception, restores the grad mode that was set when it was entered."""
+    for outer, fails in product((backend.no_grad, backend.enable_grad), (False, True)):
+        with outer():
+            before = backend.is_grad_enabled()
+            with suppress(KeyError), backend.inference_mode():
+                if fails:
+                    raise KeyError
+            trace.expect_value("grad mode afterwards", before, backend.is_grad_enabled())
+        trace.expect_value("grad mode at the end", expected=True, observed=backend.is_grad_enabled())
 
 
 @rule(
@@ -304,6 +343,56 @@ def test_inference_tensor_saved(backend: Backend, trace: Trace) -> None:
         for multiply in (lambda x, made: x * made, lambda x, made: made * x):
             with trace.raises(ErrorKind.INFERENCE_TENSOR):
                 backend.call(multiply, backend.tensor([1.0, 2.0], requires_grad=True), made)
+
+
+@rule(
+    "mode.inference.saved-outside.inner-mode",
+    level=Level.MUST,
+    sources=[INFERENCE.sentence(4), IS_INFERENCE.sentence(3)],
+    needs=[Capability.INFERENCE_MODE, Capability.INFERENCE_TENSORS, Capability.GRAD_MODE],
+    mutants=["no-grad-ends-inference-mode", "enable-grad-ends-inference-mode"],
+)
+def test_inner_mode(backend: Backend, trace: Trace) -> None:
+    """A tensor made under no_grad or enable_grad inside inference mode cannot be saved for backward outside of it.
+
+    It was allocated during inference mode, so it is an inference tensor.
+    """
+    normal = backend.tensor([3.0, 4.0])
+    for mode in (backend.no_grad, backend.enable_grad):
+        with backend.inference_mode(), mode():
+            tensors = backend.tensor([1.0, 2.0]), backend.call(lambda x: x * 2, normal)
+        for made in tensors:
+            with trace.raises(ErrorKind.INFERENCE_TENSOR):
+                backend.call(lambda x, made=made: x * made, backend.tensor([1.0, 2.0], requires_grad=True))
+
+
+@rule(
+    "mode.inference.results-outside",
+    level=Level.MUST,
+    sources=[IS_INFERENCE.sentence(3)],
+    needs=[Capability.INFERENCE_MODE, Capability.INFERENCE_TENSORS],
+    mutants=[
+        "results-of-inference-tensors-are-inference-tensors",
+        "products-of-inference-tensors-are-inference-tensors",
+    ],
+)
+def test_results_outside(backend: Backend, trace: Trace) -> None:
+    """What is computed from an inference tensor outside of inference mode, if not a view, can be saved for backward.
+
+    A tensor that is not a view is an inference tensor only if it was allocated during inference mode.
+    """
+    with backend.inference_mode():
+        zeros, number = backend.tensor([0.0, 0.0]), backend.tensor(1.0)
+    computed = backend.call(lambda: (backend.exp(zeros), backend.clone(zeros), zeros * 2, zeros + 1))
+    numbers = ([1.0, 1.0], [0.0, 0.0], [0.0, 0.0], [1.0, 1.0])
+    for data, result, expected in (
+        *(([1.0, 2.0], *each) for each in zip(computed, numbers, strict=True)),
+        (3.0, backend.call(lambda: backend.sum(number)), 1.0),
+    ):
+        x = backend.tensor(data, requires_grad=True)
+        backend.backward(backend.call(lambda x, result=result: backend.sum(x * result), x))
+
+        trace.expect_value("x.grad", expected, backend.grad_of(x))
 
 
 @rule(

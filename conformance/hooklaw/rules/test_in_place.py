@@ -194,6 +194,33 @@ def test_unsaved(backend: Backend, trace: Trace) -> None:
 
 
 @rule(
+    "inplace.product",
+    level=Level.MUST,
+    sources=[notes("autograd", "setting-requires-grad").sentence(3), CHECKS.sentence(4)],
+    needs=[Capability.IN_PLACE],
+    mutants=[
+        "constants-changed-in-place-stay-constant",
+        "factors-in-place-get-no-gradient",
+        "factors-in-place-get-the-new-value",
+    ],
+)
+def test_product(backend: Backend, trace: Trace) -> None:
+    """A tensor multiplied in place requires grad if it or the factor did, and both get their gradients.
+
+    The factor's gradient is the tensor's value before the change.
+    """
+    x, w = backend.tensor([1.0, 2.0], requires_grad=True), backend.tensor([5.0, 7.0], requires_grad=True)
+    for tensor, of_x in ((backend.call(lambda x: x * 2, x), [10.0, 14.0]), (backend.tensor([2.0, 4.0]), None)):
+        y = backend.call(backend.mul_, tensor, w)
+        trace.expect_value("requires grad", expected=True, observed=backend.requires_grad(y))
+        for each in (x, w):
+            backend.set_grad(each, None)
+        backend.backward(backend.call(backend.sum, y))
+
+        trace.expect_value("gradients", [of_x, [2.0, 4.0]], [*map(backend.grad_of, (x, w))])
+
+
+@rule(
     "inplace.storage-shared-error",
     level=Level.MAY,
     basis=Basis.OBSERVED,

@@ -315,19 +315,24 @@ def test_parameters_and_views(backend: Backend, trace: Trace) -> None:
 @rule(
     "leaf.of-constants",
     level=Level.MUST,
-    sources=[LEAF.sentence(1, 3, 4)],
+    sources=[LEAF.sentence(1, 3, 4), docstring("torch.Tensor.grad").sentence(1)],
     needs=[Capability.REQUIRES_GRAD_FLAG, Capability.GRAD_MODE],
     mutants=[
         "results-are-never-leaves",
         "only-given-data-makes-leaves",
         "results-under-no-grad-are-no-leaves-once-they-require-grad",
+        "gradient-starts-as-zeros-once-it-is-required",
     ],
 )
 def test_made_of_constants(backend: Backend, trace: Trace) -> None:
-    """A tensor computed without recording is a leaf also after it was made to require grad, and gets a gradient."""
+    """A tensor computed without recording is a leaf after it was made to require grad, and gets a gradient.
+
+    It has none before backward.
+    """
     made = backend.call(lambda x: x * 2, backend.tensor([1.0, 2.0]))
     backend.set_requires_grad(made, requires_grad=True)
     trace.expect_value("is a leaf", expected=True, observed=backend.is_leaf(made))
+    trace.expect_value("its gradient before", None, backend.grad_of(made))
 
     backend.backward(backend.call(lambda x: backend.sum(x * x), made))
 

@@ -367,6 +367,44 @@ def test_accumulates(backend: Backend, trace: Trace) -> None:
 
 
 @rule(
+    "retain-grad.every-root",
+    level=Level.MUST,
+    sources=[RETAIN_GRAD.sentence(2)],
+    needs=[
+        Capability.RETAIN_GRAD,
+        Capability.SEED_GRADIENT,
+        Capability.SEVERAL_ROOTS,
+        Capability.GRADIENT_EDGES,
+        Capability.EDGE_ROOTS,
+    ],
+    mutants=[
+        "several-roots-retain-no-gradients",
+        "edges-retain-no-gradients",
+        "passes-with-a-gradient-retain-no-gradients",
+    ],
+)
+def test_every_root(backend: Backend, trace: Trace) -> None:
+    """A non-leaf that retains its gradient gets it whatever a backward starts from, and so does the root.
+
+    From a root with a gradient, from the first and last of two roots, and from a gradient edge.
+    """
+    one, other = backend.tensor(1.0), backend.tensor(1.0, requires_grad=True)
+    for start in (
+        lambda root: backend.backward(root, one),
+        lambda root: backend.backward_from_all([root, other]),
+        lambda root: backend.backward_from_all([other, root], [one, one]),
+        lambda root: backend.backward_from_edge(backend.get_gradient_edge(root), one),
+    ):
+        y = backend.call(lambda x: x * 2, backend.tensor([1.0, 2.0], requires_grad=True))
+        root = backend.call(lambda y: backend.sum(y * 3), y)
+        for tensor in (y, root):
+            backend.retain_grad(tensor)
+        start(root)
+
+        trace.expect_value("gradients", [[3.0, 3.0], 1.0], [backend.grad_of(y), backend.grad_of(root)])
+
+
+@rule(
     "retain-grad.autograd-grad",
     level=Level.MAY,
     basis=Basis.OBSERVED,
