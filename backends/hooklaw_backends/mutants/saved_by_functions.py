@@ -4,6 +4,8 @@ import copy
 import threading
 from collections.abc import Generator
 from contextlib import AbstractContextManager, contextmanager
+from functools import cache, partial
+from itertools import count
 from typing import Any
 
 from hooklaw_backends.mutants.base import Hook, Mutant, Pair, calling, overriding, packing, pairs
@@ -77,23 +79,43 @@ def pack_exception_wrapped_in_custom_functions(self: _InFunction, pack: Hook, te
 class PackInPlaceNotDetectedInCustomFunctions(_InFunction):
     """A pack hook may change in place what a custom Function saves."""
 
-    packing = False
+    unnoticed = False
+
+    def is_unnoticed(self, tensor: Any, calls: int) -> bool:
+        """Whether a pair that has packed so many tensors, this one too, may change it in place."""
+        return self.applying
 
     def saved_tensors_hooks(self, pack: Hook, unpack: Hook) -> AbstractContextManager[Any]:
+        calls = count(1)
+
         def keep(tensor: Any) -> Any:
-            self.packing = self.applying
+            self.unnoticed = self.is_unnoticed(tensor, next(calls))
             try:
                 return pack(tensor)
             finally:
-                self.packing = False
+                self.unnoticed = False
 
         return super().saved_tensors_hooks(keep, unpack)
 
     def mul_(self, tensor: Any, factor: Any) -> Any:
-        if not self.packing:
+        if not self.unnoticed:
             return super().mul_(tensor, factor)
         self.overwrite_unseen(tensor, self.detach(tensor) * factor)
         return tensor
+
+
+class PackInPlaceNotDetectedOnOutputsOfCustomFunctions(PackInPlaceNotDetectedInCustomFunctions):
+    """A pack hook may change in place what a custom Function saves beside its inputs."""
+
+    def is_unnoticed(self, tensor: Any, calls: int) -> bool:
+        return self.applying and not any(tensor is given for given in self.inputs)
+
+
+class PackInPlaceDetectedInTheFirstCallAlone(PackInPlaceNotDetectedInCustomFunctions):
+    """A pack hook may change its input in place unless it is the first tensor that its context packs."""
+
+    def is_unnoticed(self, tensor: Any, calls: int) -> bool:
+        return calls > 1
 
 
 class UnpackResultOfAnyTypeAcceptedInCustomFunctions(_InFunction):
@@ -382,3 +404,38 @@ def error_of_freed_functions_has_no_advice(self: Mutant, backward: Hook, ctx: An
             raise
 
     return backward(Context(ctx, saved_tensors=read), *grads)
+
+
+@packing("saved_tensors_hooks", base=_InFunction)
+def pack_receives_another_leaf_in_custom_functions(self: _InFunction, pack: Hook, tensor: Any) -> Any:
+    """In the place of a leaf that a custom Function saves the pack hook gets another leaf with its data."""
+    is_leaf = self.applying and self.requires_grad(tensor) and self.is_leaf(tensor)
+    return pack(self.requires_grad_(self.detach(tensor)) if is_leaf else tensor)
+
+
+@pairs("saved_tensors_hooks", base=_InFunction)
+def unpacked_for_a_function_cached(self: _InFunction, pack: Hook, unpack: Hook) -> Pair:
+    """What a custom Function saved is unpacked once, and later reads give the same tensor."""
+
+    def keep(tensor: Any) -> Any:
+        read = partial(unpack, pack(tensor))
+        return cache(read) if self.applying else read
+
+    return keep, lambda read: read()
+
+
+@calling("custom_function")
+def saved_tensors_of_functions_read_once(self: Mutant, backward: Hook, ctx: Any, *grads: Any) -> Any:
+    """A second read of its saved tensors in the backward of a custom Function gives those of the first."""
+    return backward(Context(ctx, saved_tensors=cache(lambda: ctx.saved_tensors)), *grads)
+
+
+@pairs("saved_tensors_hooks", base=_InFunction)
+def saved_tensors_of_functions_that_pack_returns_are_not_unpacked(self: _InFunction, pack: Hook, unpack: Hook) -> Pair:
+    """If pack returns the very tensor that a custom Function saves, it is read without unpack."""
+
+    def keep(tensor: Any) -> Any:
+        packed = pack(tensor)
+        return packed, self.applying and packed is tensor
+
+    return keep, lambda both: both[0] if both[1] else unpack(both[0])

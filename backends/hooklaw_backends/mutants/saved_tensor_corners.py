@@ -417,3 +417,14 @@ def falsy_unpacked_objects_mean_the_original(self: Mutant, unpack: Hook, packed:
     """If unpack returns 0, False or something empty, the saved tensor is used."""
     result = unpack(packed)
     return saved if result is not None and not self.is_tensor(result) and not result else result
+
+
+@pairs("saved_tensors_hooks")
+def saved_tensors_that_pack_returns_are_not_unpacked(self: Mutant, pack: Hook, unpack: Hook) -> Pair:
+    """If pack returns the very tensor that it got, it is read without unpack."""
+
+    def keep(tensor: Any) -> Any:
+        packed = pack(tensor)
+        return packed, packed is tensor
+
+    return keep, lambda both: both[0] if both[1] else unpack(both[0])

@@ -250,25 +250,50 @@ def test_any_object_in_custom_function(backend: Backend, trace: Trace) -> None:
         "pack-in-place-not-detected-on-leaves",
         "pack-in-place-not-detected-in-custom-functions",
         "pack-in-place-not-detected-on-constants",
+        "pack-in-place-not-detected-on-outputs-of-custom-functions",
+        "pack-in-place-detected-in-the-first-call-alone",
     ],
 )
 def test_in_place_forbidden(backend: Backend, trace: Trace) -> None:
-    """A pack hook that changes its input in place, a leaf, an intermediate or an output, is an error."""
+    """A pack hook that changes its input in place, a leaf, an intermediate or an output, is an error.
 
-    def in_place(operation):
+    So it is in the hook's first call and in a later one.
+    """
+
+    def in_place(operation, right=0):
+        packed = list[None]()
+
+        def pack(tensor):
+            packed.append(None)
+            return backend.detach(backend.mul_(tensor, 2.0) if len(packed) > right else tensor)
+
         def forward(x):
             y = x * 1
-            with backend.saved_tensors_hooks(lambda t: backend.detach(backend.mul_(t, 2.0)), lambda packed: packed):
+            with backend.saved_tensors_hooks(pack, lambda packed: packed):
                 return operation(x, y)
 
         backend.call(forward, backend.tensor([1.0], requires_grad=True))
 
-    function = kinds_of_node(backend)["custom Function"]
+    function, of_output = kinds_of_node(backend)["custom Function"], saving_output(backend)
     constant = backend.tensor([3.0])
     operations = (lambda x, _: x * x, lambda _, y: y * y, lambda x, _: backend.exp(x), lambda _, y: function(y))
-    for operation in (*operations, lambda x, _: x * constant):
+    for operation in (*operations, lambda x, _: x * constant, lambda _, y: of_output(y)):
         with trace.raises(ErrorKind.PACK_IN_PLACE):
             in_place(operation)
+    for right in (1, 2):
+        with trace.raises(ErrorKind.PACK_IN_PLACE):
+            in_place(lambda x, _: backend.exp(backend.exp(backend.exp(x))), right)
+
+
+def saving_output(backend: Backend) -> Callable[[Any], Any]:
+    """Return a custom Function that computes an exponential and saves its output."""
+
+    def forward(ctx, x):
+        y = backend.exp(x)
+        ctx.save_for_backward(y)
+        return y
+
+    return backend.custom_function(forward, lambda ctx, grad: grad * ctx.saved_tensors[0])
 
 
 @rule(
@@ -281,6 +306,7 @@ def test_in_place_forbidden(backend: Backend, trace: Trace) -> None:
         "pack-receives-a-view",
         "pack-receives-another-leaf",
         "pack-receives-a-detached-tensor-in-custom-functions",
+        "pack-receives-another-leaf-in-custom-functions",
         "outputs-of-custom-functions-packed-detached",
     ],
 )
@@ -316,22 +342,26 @@ def test_input_is_live(backend: Backend, trace: Trace) -> None:
         backend.backward(backend.call(lambda kept: backend.sum(kept * 3), kept))
         trace.expect_value("gradient of the leaf through what was packed", [3.0 * passes], backend.grad_of(x))
 
-    function = kinds_of_node(backend)["custom Function"]
+    square = function = kinds_of_node(backend)["custom Function"]
     y, _ = backend.call(of_function, x)
     requires_grad, is_leaf, grad_fn = packed[-1]
     seen = [requires_grad, is_leaf, grad_fn == backend.grad_fn(y)]
     trace.expect_value("saved by a custom Function", [True, False, True], seen)
 
-    def saving_output(ctx, x):
-        y = backend.exp(x)
-        ctx.save_for_backward(y)
-        return y
-
-    function = backend.custom_function(saving_output, lambda ctx, grad: grad * ctx.saved_tensors[0])
+    function = saving_output(backend)
     _, output = backend.call(of_function, x)
     requires_grad, is_leaf, grad_fn = packed[-1]
     seen = [requires_grad, is_leaf, grad_fn == backend.grad_fn(output)]
     trace.expect_value("output saved by its custom Function", [True, False, True], seen)
+
+    def of_leaf(x):
+        with backend.saved_tensors_hooks(pack, lambda packed: packed):
+            return square(x)
+
+    backend.set_grad(x, None)
+    backend.call(of_leaf, x)
+    backend.backward(backend.call(lambda kept: backend.sum(kept * 3), leaves[-1]))
+    trace.expect_value("gradient of the leaf that a custom Function saved", [3.0], backend.grad_of(x))
 
 
 @rule(

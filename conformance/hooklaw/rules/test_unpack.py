@@ -65,12 +65,17 @@ def test_per_access(backend: Backend, trace: Trace) -> None:
 @rule(
     "saved-tensor.unpack.per-access.custom-function",
     level=Level.MUST,
-    sources=[HOOKS.sentence(5)],
+    sources=[HOOKS.sentence(5), ONE_SAVED_TENSOR.sentence(4)],
     needs=[Capability.SAVED_TENSOR_HOOKS, Capability.CUSTOM_FUNCTION],
-    mutants=["unpacked-before-the-node-runs", "custom-functions-bypass-saved-tensor-hooks"],
+    mutants=[
+        "unpacked-before-the-node-runs",
+        "custom-functions-bypass-saved-tensor-hooks",
+        "unpacked-for-a-function-cached",
+        "saved-tensors-of-functions-read-once",
+    ],
 )
 def test_when_custom_function_reads(backend: Backend, trace: Trace) -> None:
-    """A custom Function's saved tensor is unpacked when its backward reads it, not before that backward starts."""
+    """A custom Function's saved tensor is unpacked each time its backward reads it, not before that backward starts."""
 
     def save(ctx, x):
         ctx.save_for_backward(x)
@@ -80,7 +85,9 @@ def test_when_custom_function_reads(backend: Backend, trace: Trace) -> None:
         trace.log("backward")
         (saved,) = ctx.saved_tensors
         trace.log("read")
-        return grad * saved
+        (again,) = ctx.saved_tensors
+        trace.log("read again")
+        return grad * (saved + again)
 
     function = backend.custom_function(save, read)
 
@@ -91,7 +98,7 @@ def test_when_custom_function_reads(backend: Backend, trace: Trace) -> None:
 
     backend.backward(backend.call(forward, backend.tensor([2.0], requires_grad=True)))
 
-    trace.expect("backward", "unpack", "read")
+    trace.expect("backward", "unpack", "read", "unpack", "read again")
 
 
 @rule(
@@ -105,6 +112,7 @@ def test_when_custom_function_reads(backend: Backend, trace: Trace) -> None:
         "unpacks-another-save",
         "packed-tensors-aliased",
         "packed-containers-rebuilt",
+        "saved-tensors-that-pack-returns-are-not-unpacked",
     ],
 )
 def test_argument(backend: Backend, trace: Trace) -> None:
@@ -117,7 +125,10 @@ def test_argument(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[SECTION.sentence(3), HOOKS.sentence(6)],
     needs=[Capability.SAVED_TENSOR_HOOKS, Capability.CUSTOM_FUNCTION],
-    mutants=["unpack-of-functions-receives-a-copy"],
+    mutants=[
+        "unpack-of-functions-receives-a-copy",
+        "saved-tensors-of-functions-that-pack-returns-are-not-unpacked",
+    ],
 )
 def test_argument_of_custom_function(backend: Backend, trace: Trace) -> None:
     """For a custom Function's tensor too, an unpack hook gets one argument: the object that the pack hook returned."""
@@ -131,7 +142,7 @@ def unpacks_the_same_object(backend: Backend, trace: Trace, operation: Callable[
         packed = []
 
         def pack(tensor):
-            packed.append(packed_as(backend.detach(tensor)))
+            packed.append(packed_as(tensor))
             return packed[-1]
 
         def unpack(*arguments: object):
@@ -146,11 +157,12 @@ def unpacks_the_same_object(backend: Backend, trace: Trace, operation: Callable[
         backend.backward(backend.call(forward, backend.tensor([0.0], requires_grad=True)))
 
     for packed_as, read in (
-        (Packed, lambda packed: packed.tensor),
+        (lambda tensor: Packed(backend.detach(tensor)), lambda packed: packed.tensor),
+        (backend.detach, lambda packed: packed),
+        (lambda tensor: [backend.detach(tensor)], lambda packed: packed[0]),
+        (lambda tensor: (backend.detach(tensor), "note"), lambda packed: packed[0]),
+        (lambda tensor: {"tensor": backend.detach(tensor)}, lambda packed: packed["tensor"]),
         (lambda tensor: tensor, lambda packed: packed),
-        (lambda tensor: [tensor], lambda packed: packed[0]),
-        (lambda tensor: (tensor, "note"), lambda packed: packed[0]),
-        (lambda tensor: {"tensor": tensor}, lambda packed: packed["tensor"]),
     ):
         run(packed_as, read)
 
