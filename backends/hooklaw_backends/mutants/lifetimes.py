@@ -5,6 +5,8 @@ from typing import Any
 
 from hooklaw_backends.mutants import verbs
 from hooklaw_backends.mutants.base import Hook, Mutant, altering, calling, fresh, overriding, products
+from hooklaw_backends.mutants.custom_functions import Context
+from hooklaw_backends.mutants.situations import Knowing
 
 
 @overriding(*verbs.IN_BACKWARD)
@@ -131,3 +133,23 @@ class NodeIsFreedWithItsLastOutput(Mutant):
         for output in self.kept:
             weakref.finalize(output(), handle.remove).atexit = False
         return handle
+
+
+@products
+def saved_constants_outlive_the_graph(self: Mutant, multiply: Hook, left: Any, right: Any) -> Any:
+    """A tensor that does not require grad is never freed once a product saved it."""
+    if self.is_tensor(right) and self.requires_grad(left) and not self.requires_grad(right):
+        self.kept.append(right)
+    return multiply(left, right)
+
+
+class SavedTensorsOfFunctionsOutliveAutogradGrad(Knowing):
+    """What a custom Function saved lives on with its graph, and can be read again, if autograd.grad has read it."""
+
+    def custom_function(self, forward: Hook, backward: Hook, **options: Any) -> Hook:
+        def reading(ctx: Any, *grads: Any) -> Any:
+            if self.running("verb") == "grad" and not hasattr(ctx, "kept"):
+                ctx.kept = ctx.saved_tensors
+            return backward(Context(ctx, saved_tensors=lambda: ctx.kept) if hasattr(ctx, "kept") else ctx, *grads)
+
+        return super().custom_function(forward, reading, **options)

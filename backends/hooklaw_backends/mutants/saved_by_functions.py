@@ -344,8 +344,8 @@ class FunctionsPackInInferenceMode(_Inferring, _PacksUnrecorded):
         return bool(self.inferring)
 
 
-class FunctionsReadDetachedTensorsUnderHooks(Mutant):
-    """What a custom Function saved under hooks is read detached."""
+class _UnderHooks(Mutant):
+    """A mutant that knows how many pairs are open."""
 
     open_pairs = 0
 
@@ -357,6 +357,10 @@ class FunctionsReadDetachedTensorsUnderHooks(Mutant):
                 yield
             finally:
                 self.open_pairs -= 1
+
+
+class FunctionsReadDetachedTensorsUnderHooks(_UnderHooks):
+    """What a custom Function saved under hooks is read detached."""
 
     def custom_function(self, forward: Hook, backward: Hook, **options: bool) -> Hook:
         def saving(ctx: Any, *inputs: Any) -> Any:
@@ -439,3 +443,59 @@ def saved_tensors_of_functions_that_pack_returns_are_not_unpacked(self: _InFunct
         return packed, self.applying and packed is tensor
 
     return keep, lambda both: both[0] if both[1] else unpack(both[0])
+
+
+@overriding("custom_function", base=_UnderHooks)
+def saved_output_of_a_function_kept_by_its_context_under_hooks(
+    self: _UnderHooks, old: Hook, forward: Hook, backward: Hook, **options: bool
+) -> Hook:
+    """The output of a custom Function is kept alive by the Function's Node if a pair is active."""
+    outputs: list[Any] = []
+
+    def apply(*inputs: Any) -> Any:
+        result = made(*inputs)
+        outputs.extend([result] if self.open_pairs else [])
+        return result
+
+    made = old(forward, lambda ctx, *grads: (outputs, backward(ctx, *grads))[1], **options)
+    return apply
+
+
+class SavedTensorsOfFunctionsReleasedLateWithoutHooks(_UnderHooks):
+    """What a custom Function without options saved while no pair was active is freed at the end of the backward."""
+
+    def custom_function(self, forward: Hook, backward: Hook, **options: bool) -> Hook:
+        def noting(ctx: Any, *inputs: Any) -> Any:
+            ctx.under_hooks = self.open_pairs > 0
+            return forward(ctx, *inputs)
+
+        def keeping(ctx: Any, *grads: Any) -> Any:
+            def read() -> Any:
+                saved = ctx.saved_tensors
+                self.kept += [] if ctx.under_hooks else [saved]
+                return saved
+
+            return backward(Context(ctx, saved_tensors=read), *grads)
+
+        functions = (forward, backward) if options else (noting, keeping)
+        return super().custom_function(*functions, **options)
+
+    def backward(self, root: Any, gradient: Any = None, **how: Any) -> None:
+        super().backward(root, gradient, **how)
+        self.kept = []
+
+
+@pairs("saved_tensors_hooks", base=_InFunction)
+def packed_for_a_function_released_by_its_backward_alone(self: _InFunction, pack: Hook, unpack: Hook) -> Pair:
+    """What was packed for a custom Function lives on after its graph if it was never unpacked."""
+
+    def keep(tensor: Any) -> Any:
+        packed = [pack(tensor)]
+        self.kept += [packed] * self.applying
+        return packed
+
+    def read(packed: list[Any]) -> Any:
+        self.kept[:] = [each for each in self.kept if each is not packed]
+        return unpack(packed[0])
+
+    return keep, read

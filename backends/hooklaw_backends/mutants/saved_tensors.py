@@ -7,6 +7,7 @@ from typing import Any
 from weakref import ref
 
 from hooklaw_backends.mutants.base import Hook, Mutant, Pair, fresh, overriding, packing, pairs, unpacking
+from hooklaw_backends.mutants.situations import Knowing
 
 
 @overriding("saved_tensors")
@@ -97,6 +98,17 @@ def packed_objects_outlive_the_graph(self: Mutant, pack: Hook, tensor: Any) -> A
     """Packed objects are never released."""
     self.kept.append(pack(tensor))
     return self.kept[-1]
+
+
+@pairs("saved_tensors_hooks", base=Knowing)
+def packed_objects_outlive_autograd_grad(self: Knowing, pack: Hook, unpack: Hook) -> Pair:
+    """Packed objects are never released if autograd.grad has used them."""
+
+    def read(packed: list[Any]) -> Any:
+        self.kept += [packed] * (self.running("verb") == "grad")
+        return unpack(packed[0])
+
+    return lambda tensor: [pack(tensor)], read
 
 
 class _NumbersPairs(Mutant):

@@ -2,6 +2,7 @@
 
 import weakref
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from hooklaw import Backend, Capability, Level, Trace, docstring, notes, page, rule, tutorial
@@ -91,6 +92,37 @@ def test_fresh_tensor_makes_no_cycle(backend: Backend, trace: Trace) -> None:
         trace.expect_value("the intermediate is freed", expected=True, observed=alive[0]() is None)
         del z
         trace.expect_value("the output is freed", expected=True, observed=alive[1]() is None)
+
+
+@rule(
+    "saved-tensor.cycle.custom-function",
+    level=Level.MUST,
+    sources=[HOOKS.sentence(15, 16), DEFAULT_HOOKS.sentence(6, 8), HOOKS.sentence(4)],
+    needs=[Capability.SAVED_TENSOR_HOOKS, Capability.WEAK_REFERENCES, Capability.CUSTOM_FUNCTION],
+    mutants=["saved-output-of-a-function-kept-by-its-context-under-hooks"],
+)
+def test_function_makes_no_cycle(backend: Backend, trace: Trace) -> None:
+    """An output that a custom Function saved is freed with its last reference if pack detached or computed a tensor."""
+
+    def save(ctx, x):
+        y = backend.exp(x)
+        ctx.save_for_backward(x, y)
+        return y
+
+    function = backend.custom_function(save, lambda ctx, grad: grad * ctx.saved_tensors[1])
+
+    def forward(x, pack):
+        with backend.saved_tensors_hooks(pack, lambda packed: packed):
+            return function(x)
+
+    x = backend.tensor([0.0], requires_grad=True)
+    for label, pack in (("detached", backend.detach), ("computed", lambda t: t * 1)):
+        with without_collector():
+            y = backend.call(lambda x, pack=pack: forward(x, pack), x)
+            alive = weakref.ref(y)
+            del y
+
+            trace.expect_value(f"is freed, {label}", expected=True, observed=alive() is None)
 
 
 @rule(
@@ -209,8 +241,32 @@ def test_retaining_backward_keeps_the_cycle(backend: Backend, trace: Trace) -> N
 )
 def test_released_by_backward(backend: Backend, trace: Trace) -> None:
     """A packed object lives until a backward without retain_graph has used it, and no longer."""
+    lives_until(backend, trace, lambda loss, _, **how: backend.backward(loss, **how))
 
-    def run(operation, unpacked):
+
+@rule(
+    "saved-tensor.release.after-grad",
+    level=Level.MUST,
+    sources=[SECTION.sentence(8), docstring("torch.autograd.grad").sentence(15)],
+    needs=[
+        Capability.SAVED_TENSOR_HOOKS,
+        Capability.AUTOGRAD_GRAD,
+        Capability.RETAIN_GRAPH,
+        Capability.WEAK_REFERENCES,
+        Capability.GRAPH_FREEING,
+    ],
+    mutants=["packed-objects-outlive-autograd-grad"],
+    except_under={"retained": "the law is of passes that do not retain the graph"},
+)
+def test_released_by_grad(backend: Backend, trace: Trace) -> None:
+    """A packed object lives until an autograd.grad without retain_graph has used it, and no longer."""
+    lives_until(backend, trace, backend.grad)
+
+
+def lives_until(backend: Backend, trace: Trace, run_pass: Callable[..., Any]) -> None:
+    """Expect what operations have packed to live until ``run_pass(loss, leaves)``, and longer with retain_graph."""
+
+    def run(operation, count):
         def forward(a, b):
             with backend.saved_tensors_hooks(
                 lambda t: Packed(trace, backend.detach(t)),
@@ -219,19 +275,19 @@ def test_released_by_backward(backend: Backend, trace: Trace) -> None:
                 y = operation(a, b)
             return backend.sum(y)  # outside: a sum may save its input
 
-        leaves = [backend.tensor([0.0], requires_grad=True) for _ in range(2)]
+        leaves, unpacked = [backend.tensor([0.0], requires_grad=True) for _ in range(2)], ["unpack"] * count
         loss = backend.call(forward, *leaves)
         trace.log("forward done")
-        backend.backward(loss, retain_graph=True)
+        run_pass(loss, leaves[:count], retain_graph=True)
         trace.log("retaining backward done")
         trace.expect("forward done", *unpacked, "retaining backward done")
 
-        backend.backward(loss)
-        trace.expect_in_any_order(*unpacked, *["released"] * len(unpacked))
+        run_pass(loss, leaves[:count])
+        trace.expect_in_any_order(*unpacked, *["released"] * count)
 
-    for operation, unpacked in ((lambda a, _: backend.exp(a), ["unpack"]), (lambda a, b: a * b, ["unpack"] * 2)):
+    for operation, count in ((lambda a, _: backend.exp(a), 1), (lambda a, b: a * b, 2)):
         with without_collector():
-            run(operation, unpacked)
+            run(operation, count)
 
 
 @rule(
@@ -329,6 +385,37 @@ def test_constants(backend: Backend, trace: Trace) -> None:
     releases(backend, trace, forward)
 
 
+@rule(
+    "saved-tensor.release.custom-function",
+    level=Level.MUST,
+    sources=[SECTION.sentence(8), TUTORIAL.sentence(51, 52)],
+    needs=[
+        Capability.SAVED_TENSOR_HOOKS,
+        Capability.WEAK_REFERENCES,
+        Capability.GRAPH_FREEING,
+        Capability.CUSTOM_FUNCTION,
+    ],
+    mutants=["packed-for-a-function-released-by-its-backward-alone"],
+    except_under={"retained": "the law is of passes that do not retain the graph"},
+)
+def test_of_custom_function(backend: Backend, trace: Trace) -> None:
+    """What was packed for a custom Function is released with the graph, or by a backward that does not retain it."""
+
+    def save(ctx, x):
+        output = x * x
+        ctx.save_for_backward(x, output, x * 5)
+        return output
+
+    function = backend.custom_function(save, lambda ctx, grad: grad * ctx.saved_tensors[0] * 2)
+
+    def forward(x, _, pair):
+        with pair():
+            y = backend.call(function, x)
+        return backend.sum(y)
+
+    releases(backend, trace, forward)
+
+
 def releases(backend: Backend, trace: Trace, forward: Callable[..., Any]) -> None:
     """Expect all that a forward packs to be released, by a backward and without one."""
 
@@ -369,15 +456,21 @@ def releases(backend: Backend, trace: Trace, forward: Callable[..., Any]) -> Non
         "later-saved-tensors-of-functions-released-late",
         "saved-outputs-of-functions-released-late",
         "packed-objects-outlive-the-graph",
+        "saved-tensors-of-functions-released-late-without-hooks",
     ],
     except_under={"retained": "the law is of passes that do not retain the graph"},
 )
 def test_custom_function(backend: Backend, trace: Trace) -> None:
-    """A custom Function's saved tensors are freed after its backward, before anything upstream is executed."""
+    """A custom Function's saved tensors are freed after its backward, before anything upstream is executed.
+
+    So it is with saved-tensor hooks and without.
+    """
+    alive = list[Any]()
 
     def square(ctx, x):
-        output = x * x
-        ctx.save_for_backward(x, x, output, x * 5)
+        output, other = x * x, x * 5
+        ctx.save_for_backward(x, x, output, other)
+        alive.append(weakref.ref(other))
         return output
 
     def forward(x):
@@ -394,28 +487,54 @@ def test_custom_function(backend: Backend, trace: Trace) -> None:
 
     trace.expect(*["released"] * 4, "upstream")
 
+    def without_hooks(x):
+        y = x * 2
+        backend.register_hook(y, lambda _: trace.log("freed", alive[-1]() is None))
+        return backend.sum(function(y))
+
+    loss = backend.call(without_hooks, backend.tensor([1.0, 2.0], requires_grad=True))
+    trace.expect_value("is alive", expected=True, observed=alive[-1]() is not None)
+    with without_collector():
+        backend.backward(loss)
+
+    trace.expect(("freed", True))
+
 
 @rule(
     "saved-tensor.lifetime.graph-dropped",
     level=Level.MUST,
     sources=[SAVED.sentence(10), TUTORIAL.sentence(11, 17, 51)],
     needs=[Capability.CUSTOM_FUNCTION, Capability.WEAK_REFERENCES],
-    mutants=["saved-tensors-outlive-the-graph"],
+    mutants=["saved-tensors-outlive-the-graph", "saved-constants-outlive-the-graph"],
 )
 def test_without_hooks(backend: Backend, trace: Trace) -> None:
     """Without hooks, a saved tensor that only its graph refers to is freed with the graph.
 
     The tutorial says that saved data is deleted when it is no longer needed; without its graph nothing needs it.
     """
-    for kind, compute in kinds_of_node(backend).items():
+    for kind, make in savings(backend).items():
         with without_collector():
-            x = backend.tensor([1.0, 2.0], requires_grad=True)
-            y = backend.call(lambda x: x * 2, x)
-            alive = weakref.ref(y)
-            z = backend.call(compute, y)
-            del y, z
+            _, saved, z = make()
+            alive = weakref.ref(saved)
+            del saved, z
 
             trace.expect_value(f"is freed, {kind}", expected=True, observed=alive() is None)
+
+
+def savings(backend: Backend) -> dict[str, Callable[[], tuple[Any, Any, Any]]]:
+    """Return functions that save a tensor: they return a leaf, the tensor, and what was computed of both."""
+
+    def intermediate(compute: Callable[[Any], Any]) -> tuple[Any, Any, Any]:
+        x = backend.tensor([1.0, 2.0], requires_grad=True)
+        y = backend.call(lambda x: x * 2, x)
+        return x, y, backend.call(compute, y)
+
+    def constant() -> tuple[Any, Any, Any]:
+        x, factor = backend.tensor([1.0, 2.0], requires_grad=True), backend.tensor([3.0, 5.0])
+        return x, factor, backend.call(lambda x, factor: x * factor, x, factor)
+
+    kinds = {kind: partial(intermediate, compute) for kind, compute in kinds_of_node(backend).items()}
+    return {**kinds, "constant": constant}
 
 
 @rule(
@@ -428,15 +547,37 @@ def test_without_hooks(backend: Backend, trace: Trace) -> None:
 )
 def test_without_hooks_backward(backend: Backend, trace: Trace) -> None:
     """Without hooks, a saved tensor that only its graph refers to is freed by a backward that does not retain it."""
-    for kind, compute in kinds_of_node(backend).items():
+    freed_by(backend, trace, lambda loss, _, **how: backend.backward(loss, **how))
+
+
+@rule(
+    "saved-tensor.lifetime.after-grad",
+    level=Level.MUST,
+    sources=[docstring("torch.autograd.grad").sentence(15), TUTORIAL.sentence(51)],
+    needs=[
+        Capability.CUSTOM_FUNCTION,
+        Capability.AUTOGRAD_GRAD,
+        Capability.RETAIN_GRAPH,
+        Capability.WEAK_REFERENCES,
+        Capability.GRAPH_FREEING,
+    ],
+    mutants=["saved-tensors-of-functions-outlive-autograd-grad"],
+    except_under={"retained": "the law is of passes that do not retain the graph"},
+)
+def test_without_hooks_grad(backend: Backend, trace: Trace) -> None:
+    """Without hooks, a saved tensor that only its graph refers to is freed by autograd.grad without retain_graph."""
+    freed_by(backend, trace, lambda loss, x, **how: backend.grad(loss, [x], **how))
+
+
+def freed_by(backend: Backend, trace: Trace, run_pass: Callable[..., Any]) -> None:
+    """Expect saved tensors to be freed by ``run_pass(loss, leaf)`` after one with retain_graph."""
+    for kind, make in savings(backend).items():
         with without_collector():
-            x = backend.tensor([1.0, 2.0], requires_grad=True)
-            y = backend.call(lambda x: x * 2, x)
-            alive = weakref.ref(y)
-            z = backend.call(compute, y)
+            x, saved, z = make()
+            alive = weakref.ref(saved)
             loss = backend.sum(z)
-            del y
-            backend.backward(loss, retain_graph=True)
-            backend.backward(loss)
+            del saved
+            run_pass(loss, x, retain_graph=True)
+            run_pass(loss, x)
 
             trace.expect_value(f"is freed, {kind}", expected=True, observed=alive() is None)
