@@ -303,3 +303,9 @@ def factors_in_place_get_the_new_value(self: Mutant, old: Hook, tensor: Any, fac
         return old(tensor, factor)
     by = self.detach(factor)
     return old(tensor, self.custom_function(lambda _, factor: factor * 1, lambda _, grad: grad * by)(factor))
+
+
+@overriding("mul_")
+def version_of_what_a_product_in_place_saved_not_checked(self: Mutant, old: Hook, tensor: Any, factor: Any) -> Any:
+    """Changing the factor of a product in place goes unnoticed."""
+    return old(tensor, self.clone(factor) if self.is_tensor(factor) and self.is_grad_enabled() else factor)

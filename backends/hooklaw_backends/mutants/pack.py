@@ -422,6 +422,32 @@ def pack_runs_with_grad_in_a_pass(self: Knowing, pack: Hook, unpack: Hook) -> Pa
     return keep, unpack
 
 
+@pairs("saved_tensors_hooks", base=Knowing)
+def pack_runs_with_grad_in_a_pass_that_creates_a_graph(self: Knowing, pack: Hook, unpack: Hook) -> Pair:
+    """Grad mode is on while pack runs during a pass that creates a graph."""
+
+    def keep(tensor: Any) -> Any:
+        with self.enable_grad() if self.running("create_graph") else self.no_grad():
+            return pack(tensor)
+
+    return keep, unpack
+
+
+@pairs("saved_tensors_hooks")
+def pack_lost_once_raised(self: Mutant, pack: Hook, unpack: Hook) -> Pair:
+    """A pack hook that has raised is not called again: the tensors are saved without it."""
+    raised: list[None] = []
+
+    def keep(tensor: Any) -> Any:
+        try:
+            return (None, self.detach(tensor)) if raised else (pack(tensor), None)
+        except BaseException:
+            raised.append(None)
+            raise
+
+    return keep, lambda both: unpack(both[0]) if both[1] is None else both[1]
+
+
 class PairEnteredInNoGradPacks(Mutant):
     """A pair that is entered under no_grad packs the output of an operation that is not recorded."""
 

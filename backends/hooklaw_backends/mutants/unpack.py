@@ -205,3 +205,18 @@ def exceptions_of_unpack_in_autograd_grad_swallowed(self: Knowing, pack: Hook, u
             return both[1]
 
     return lambda tensor: (pack(tensor), self.detach(tensor)), read
+
+
+@pairs("saved_tensors_hooks", "saved_tensor_register_hooks")
+def unpack_lost_once_raised(self: Mutant, pack: Hook, unpack: Hook) -> Pair:
+    """An unpack hook that has raised is not called again: backward uses the original."""
+    raised: list[None] = []
+
+    def read(both: Any) -> Any:
+        try:
+            return both[1] if raised else unpack(both[0])
+        except BaseException:
+            raised.append(None)
+            raise
+
+    return lambda tensor: (pack(tensor), self.detach(tensor)), read

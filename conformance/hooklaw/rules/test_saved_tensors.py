@@ -14,6 +14,7 @@ from hooklaw import (
     rule,
     tutorial,
 )
+from hooklaw.rules.passes import EVERY_PASS, ROOTS, every_pass, roots
 
 SAVED = notes("autograd", "saved-tensors")
 HOOKS = docstring("torch.autograd.graph.saved_tensors_hooks")
@@ -119,7 +120,12 @@ def test_access_after_free(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[IN_PLACE.sentence(2, 3), page("autograd", "in-place-correctness-checks").sentence(1)],
     needs=[Capability.IN_PLACE, Capability.VERSION_COUNTER, Capability.RETAIN_GRAPH],
-    mutants=["version-not-checked", "versions-of-saved-inputs-not-checked", "version-not-checked-after-a-pass"],
+    mutants=[
+        "version-not-checked",
+        "versions-of-saved-inputs-not-checked",
+        "version-not-checked-after-a-pass",
+        "version-of-what-a-product-in-place-saved-not-checked",
+    ],
     except_under={"packed": "what hooks unpack is not checked for in-place changes"},
 )
 def test_version_checked_in_backward(backend: Backend, trace: Trace) -> None:
@@ -147,7 +153,13 @@ def test_version_checked_in_backward(backend: Backend, trace: Trace) -> None:
         backend.mul_(factor, 2.0)
         return loss
 
-    for forward in (output, intermediate, leaf, constant):
+    def factor_in_place(x):
+        y, factor = x * 1, backend.tensor([3.0])
+        backend.mul_(y, factor)
+        backend.mul_(factor, 2.0)
+        return backend.sum(y)
+
+    for forward in (output, intermediate, leaf, constant, factor_in_place):
         x = backend.tensor([1.0], requires_grad=True)
         with trace.raises(ErrorKind.SAVED_TENSOR_MODIFIED):
             backend.backward(backend.call(forward, x))
@@ -158,6 +170,27 @@ def test_version_checked_in_backward(backend: Backend, trace: Trace) -> None:
     backend.mul_(factor, 2.0)
     with trace.raises(ErrorKind.SAVED_TENSOR_MODIFIED):
         backend.backward(loss)
+
+
+@rule(
+    "saved-tensor.version.every-pass",
+    level=Level.MUST,
+    sources=[IN_PLACE.sentence(2, 3)],
+    needs=[Capability.IN_PLACE, Capability.VERSION_COUNTER, *EVERY_PASS, *ROOTS],
+    mutants=["version-not-checked", "version-not-checked-in-autograd-grad"],
+    except_under={"packed": "what hooks unpack is not checked for in-place changes"},
+)
+def test_version_checked_in_every_pass(backend: Backend, trace: Trace) -> None:
+    """Without hooks, each kind of pass through an operation is an error if a tensor that it saved was changed in place.
+
+    In backward and autograd.grad, in no_grad, with create_graph, with inputs, from two roots, and from a gradient edge.
+    """
+    for run in {**every_pass(backend), **roots(backend)}.values():
+        x, factor = backend.tensor([1.0, 2.0], requires_grad=True), backend.tensor([3.0, 5.0])
+        root = backend.call(lambda x, factor: backend.sum(x * factor), x, factor)
+        backend.mul_(factor, 2.0)
+        with trace.raises(ErrorKind.SAVED_TENSOR_MODIFIED):
+            run(root, x)
 
 
 @rule(

@@ -145,12 +145,13 @@ def test_every_place(backend: Backend, trace: Trace) -> None:
         "pack-hook-swallowed-recomputation",
         "pack-hook-twice-after-a-failure",
         "unpack-hook-doubled-after-a-failure",
+        "pack-lost-once-raised",
     ],
 )
 def test_errors(backend: Backend, trace: Trace) -> None:
     """An error of a pack hook reaches the caller of the operation, and the next operation is right.
 
-    In each place and in a recomputation, also for the third tensor in a context.
+    In each place and in a recomputation, also for the third tensor in a context. The next operation may be in it, too.
     """
 
     def failing(right: int, packed: list[None]) -> Callable[[Any], Any]:
@@ -184,5 +185,23 @@ def test_errors(backend: Backend, trace: Trace) -> None:
 
     x = zeros(backend)
     backend.backward(backend.sum(save(x, trace.saw("pack", backend.detach))))
+    trace.log("gradient", backend.grad_of(x))
+    trace.expect("pack", "unpack", ("gradient", [1.0, 1.0]))
+
+    failures = [None]
+
+    def failing_first(tensor: Any) -> Any:
+        if failures:
+            failures.pop()
+            raise UserError("from pack")
+        trace.log("pack")
+        return backend.detach(tensor)
+
+    x = zeros(backend)
+    with backend.saved_tensors_hooks(failing_first, unpack):
+        with trace.raises_type(UserError, "from pack"):
+            backend.exp(x)
+        y = backend.exp(x)
+    backend.backward(backend.sum(y))
     trace.log("gradient", backend.grad_of(x))
     trace.expect("pack", "unpack", ("gradient", [1.0, 1.0]))

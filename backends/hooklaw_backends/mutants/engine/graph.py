@@ -50,6 +50,15 @@ def version_not_checked(self: Inside, old: Hook, this: Any, owner: Any) -> Any:
 
 
 @inside(SavedTensor, "unpack")
+def version_not_checked_in_autograd_grad(self: Inside, old: Hook, this: Any, owner: Any) -> Any:
+    """Changing a saved tensor in place goes unnoticed in autograd.grad."""
+    running: Any = modes.current_pass()
+    if running and running._captures and isinstance(this._kept, Tensor):
+        this._version = this._kept.data.storage.version
+    return old(this, owner)
+
+
+@inside(SavedTensor, "unpack")
 def versions_of_saved_inputs_not_checked(self: Inside, old: Hook, this: Any, owner: Any) -> Any:
     """Changing a saved input in place goes unnoticed; a saved output is checked."""
     if isinstance(this._kept, Tensor) and this._output_nr is None:
