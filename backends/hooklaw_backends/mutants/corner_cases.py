@@ -183,6 +183,29 @@ def context_attributes_lost(self: Mutant, old: Hook, forward: Hook, backward: Ho
 
 
 @overriding("custom_function")
+def context_attributes_cleared_by_backward(
+    self: Mutant, old: Hook, forward: Hook, backward: Hook, **options: bool
+) -> Any:
+    """What a custom Function's forward stores on ctx is not there after the first backward, even if it retains."""
+
+    def storing(ctx: Any, *inputs: Any) -> Any:
+        before = set(vars(ctx))
+        output = forward(ctx, *inputs)
+        ctx.stored_names = {
+            name for name in set(vars(ctx)) - before if isinstance(vars(ctx)[name], float | dict | str | int)
+        }
+        return output
+
+    def clearing(ctx: Any, *grads: Any) -> Any:
+        results = backward(ctx, *grads)
+        while ctx.stored_names:
+            delattr(ctx, ctx.stored_names.pop())
+        return results
+
+    return old(storing, clearing, **options)
+
+
+@overriding("custom_function")
 def context_attributes_shared_by_calls(self: Mutant, old: Hook, forward: Hook, backward: Hook, **options: bool) -> Any:
     """All calls of a custom Function have the attributes of ctx in common, as the last forward stored them."""
     shared: dict[str, Any] = {}

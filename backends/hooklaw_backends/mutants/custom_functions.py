@@ -98,6 +98,35 @@ def _gathered(given: tuple[Any, ...], sizes: list[int | None]) -> list[Any]:
     return [rest.pop(0) if size is None else [rest.pop(0) for _ in range(size)] for size in sizes]
 
 
+def _with_parts(kind: type) -> Hook:
+    """Return a verb that makes custom Functions of which the tensors in arguments of a kind are inputs, too."""
+
+    def made(self: Mutant, old: Hook, forward: Hook, backward: Hook, **options: bool) -> Hook:
+        def parts(value: Any) -> list[Any]:
+            found = [*(value.values() if isinstance(value, dict) else value)] if isinstance(value, kind) else []
+            return found if found and all(map(self.is_tensor, found)) else [value]
+
+        def apply(*inputs: Any) -> Any:
+            flat = [part for value in inputs for part in parts(value)]
+            return old(lambda ctx, *_: forward(ctx, *inputs), backward, **options)(*flat)
+
+        return apply
+
+    return made
+
+
+@overriding("custom_function")
+def tensors_in_tuples_are_inputs(self: Mutant, old: Hook, *given: Any, **options: bool) -> Hook:
+    """Tensors inside a tuple argument of a custom Function count as its inputs."""
+    return _with_parts(tuple)(self, old, *given, **options)
+
+
+@overriding("custom_function")
+def tensors_in_dicts_are_inputs(self: Mutant, old: Hook, *given: Any, **options: bool) -> Hook:
+    """Tensors inside a dict argument of a custom Function count as its inputs."""
+    return _with_parts(dict)(self, old, *given, **options)
+
+
 class HooksPassOverTheFirstOfSeveralOutputs(Mutant):
     """A tensor hook on the first of several outputs of a custom Function never runs."""
 
@@ -351,6 +380,11 @@ class OnceDifferentiableTwiceByBackward(Mutant):
         super().reset()
         self.made = False
 
+    @property
+    def accepts(self) -> bool:
+        """Whether the double backward is no error."""
+        return self.made
+
     def custom_function(self, *given: Any, **options: Any) -> Hook:
         self.made |= bool(options.get("once_differentiable"))
         return super().custom_function(*given, **options)
@@ -359,5 +393,23 @@ class OnceDifferentiableTwiceByBackward(Mutant):
         try:
             super().backward(root, gradient, **how)
         except self.errors.get(ErrorKind.ONCE_DIFFERENTIABLE, (RuntimeError,)):
-            if not self.made:
+            if not self.accepts:
                 raise
+
+
+class OnceDifferentiableAfterBackwardIgnored(OnceDifferentiableTwiceByBackward):
+    """Double backward through a once_differentiable Function is no error after a backward with create_graph."""
+
+    created = False
+
+    def reset(self) -> None:
+        super().reset()
+        self.created = False
+
+    @property
+    def accepts(self) -> bool:
+        return self.made and self.created
+
+    def backward(self, root: Any, gradient: Any = None, **how: Any) -> None:
+        super().backward(root, gradient, **how)
+        self.created |= bool(how.get("create_graph"))

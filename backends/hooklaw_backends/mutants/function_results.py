@@ -135,6 +135,18 @@ def none_can_be_saved_between_tensors_alone(self: Mutant, ctx: Any) -> Any:
     return Context(ctx, save_for_backward=lambda: save)
 
 
+@forwarding
+def none_alone_cannot_be_saved(self: Mutant, ctx: Any) -> Any:
+    """save_for_backward refuses None if it is given no tensor."""
+
+    def save(*tensors: Any) -> None:
+        if tensors and not any(map(self.is_tensor, tensors)):
+            raise RuntimeError("no tensor was given")
+        ctx.save_for_backward(*tensors)
+
+    return Context(ctx, save_for_backward=lambda: save)
+
+
 @overriding("custom_function")
 def saved_inputs_of_a_function_come_first(
     self: Mutant, old: Hook, forward: Hook, backward: Hook, **options: bool
@@ -358,6 +370,16 @@ def gradients_for_constants_refused(self: Mutant, backward: Hook, ctx: Any, *gra
 def gradients_for_later_constants_refused(self: Mutant, backward: Hook, ctx: Any, *grads: Any) -> Any:
     """A custom Function's backward that returns a gradient for a constant other than the first input is an error."""
     return _refusing_surplus(_as_tuple(backward(ctx, *grads)), ctx.needs_input_grad, first=1)
+
+
+@calling("custom_function")
+def gradients_for_non_tensors_ignored(self: Mutant, backward: Hook, ctx: Any, *grads: Any) -> Any:
+    """A gradient that a custom Function's backward returns for an input that is not a tensor is ignored."""
+    results, needed = backward(ctx, *grads), ctx.needs_input_grad
+    if not _is_tuple(results):
+        return results
+    kept = (result if need else None for result, need in zip(results, needed, strict=False))
+    return (*kept, *results[len(needed) :])
 
 
 def _refusing_surplus(results: tuple[Any, ...], needed: Sequence[bool], *, first: int) -> tuple[Any, ...]:

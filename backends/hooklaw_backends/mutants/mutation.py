@@ -47,6 +47,18 @@ def mutation_allowed_for_good(self: _Lenient, old: Hook) -> Generator[None]:
     self.lenient = True
 
 
+@overriding("allow_mutation_on_saved_tensors", base=_Lenient)
+@contextmanager
+def mutation_allowed_for_good_after_an_error(self: _Lenient, old: Hook) -> Generator[None]:
+    """In-place changes go unnoticed once an exception has left allow_mutation_on_saved_tensors."""
+    try:
+        with old():
+            yield
+    except Exception:
+        self.lenient = True
+        raise
+
+
 class _KnowsTheContext(Mutant):
     """A mutant that knows whether allow_mutation_on_saved_tensors is active."""
 
@@ -126,3 +138,12 @@ class ChangedTensorsLiveOn(_KnowsTheContext):
         if self.is_open:
             self.kept.append(tensor)
         return super().mul_(tensor, factor)
+
+
+@overriding("exp", base=_KnowsTheContext)
+def outputs_of_a_mutation_context_are_read_after_it(self: _KnowsTheContext, old: Hook, tensor: Any) -> Any:
+    """An output that was saved inside allow_mutation_on_saved_tensors can be read after the context."""
+    if not self.is_open:
+        return old(tensor)
+    with self.saved_tensors_hooks(self.clone, lambda kept: kept):
+        return old(tensor)

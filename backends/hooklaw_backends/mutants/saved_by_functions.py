@@ -158,12 +158,12 @@ def saves_of_one_tensor_by_a_custom_function_packed_once(
 
 
 class _PacksUnrecorded(Mutant):
-    """A mutant that packs what some custom Functions save though their application is not recorded."""
+    """A mutant that also packs what some custom Functions save though it is no tensor or they are not recorded."""
 
     recording = True
 
-    def packs(self, inputs: tuple[Any, ...]) -> bool:
-        """Whether it packs what a custom Function saves that was given these inputs."""
+    def packs(self, inputs: tuple[Any, ...], saved: Any) -> bool:
+        """Whether it packs this, which a custom Function saves that was given these inputs."""
         raise NotImplementedError
 
     @contextmanager
@@ -178,8 +178,8 @@ class _PacksUnrecorded(Mutant):
     def custom_function(self, forward: Hook, backward: Hook, **options: bool) -> Hook:
         def saving(ctx: Any, *inputs: Any) -> Any:
             def save(*tensors: Any) -> None:
-                if self.kept and self.packs(inputs):
-                    for tensor in tensors:
+                for tensor in tensors if self.kept else ():
+                    if self.packs(inputs, tensor):
                         self.kept[-1](tensor)
                 ctx.save_for_backward(*tensors)
 
@@ -197,14 +197,21 @@ class _PacksUnrecorded(Mutant):
 class CustomFunctionsPackWithoutGrad(_PacksUnrecorded):
     """What a custom Function saves is packed even if none of its inputs require grad."""
 
-    def packs(self, inputs: tuple[Any, ...]) -> bool:
+    def packs(self, inputs: tuple[Any, ...], saved: Any) -> bool:
         return not any(self.is_tensor(each) and self.requires_grad(each) for each in inputs)
+
+
+class NoneSavedByAFunctionIsPacked(_PacksUnrecorded):
+    """A None that a custom Function saves is packed."""
+
+    def packs(self, inputs: tuple[Any, ...], saved: Any) -> bool:
+        return saved is None and self.recording
 
 
 class CustomFunctionsPackInNoGrad(_PacksUnrecorded):
     """What a custom Function saves is packed in no_grad, too."""
 
-    def packs(self, inputs: tuple[Any, ...]) -> bool:
+    def packs(self, inputs: tuple[Any, ...], saved: Any) -> bool:
         return not self.recording and any(self.is_tensor(each) and self.requires_grad(each) for each in inputs)
 
 
@@ -340,7 +347,7 @@ def unpack_exception_wrapped_in_functions(self: _InFunction, pack: Hook, unpack:
 class FunctionsPackInInferenceMode(_Inferring, _PacksUnrecorded):
     """What a custom Function saves is packed in inference mode, too."""
 
-    def packs(self, inputs: tuple[Any, ...]) -> bool:
+    def packs(self, inputs: tuple[Any, ...], saved: Any) -> bool:
         return bool(self.inferring)
 
 

@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from functools import partial, wraps
 from typing import Any
 
-from hooklaw_backends.mutants.base import Hook, Mutant, Pair, fresh, overriding
+from hooklaw_backends.mutants.base import Hook, Mutant, Pair, calling, fresh, overriding
 from hooklaw_backends.mutants.shared import enter_for_good
 
 
@@ -117,6 +117,13 @@ def hooks_ignored_during_backward(self: Mutant, old: Hook, *given: Any, **how: A
     """autograd.grad does not pack what it saves with the saved-tensor hooks around it."""
     with self.saved_tensors_hooks(lambda tensor: tensor, lambda kept: kept):
         return old(*given, **how)
+
+
+@calling("custom_function")
+def hooks_ignored_in_the_backward_of_functions(self: Mutant, backward: Hook, ctx: Any, *grads: Any) -> Any:
+    """What the backward of a custom Function computes is not packed with the saved-tensor hooks around the pass."""
+    with self.saved_tensors_hooks(lambda tensor: tensor, lambda kept: kept):
+        return backward(ctx, *grads)
 
 
 class _PacksTheFirstSave(Mutant):

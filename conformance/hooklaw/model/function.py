@@ -76,7 +76,7 @@ class CustomNode(Node):
         if len(results) != inputs:
             raise FunctionCountError(f"backward returned {len(results)} gradients for {inputs} inputs")
         if any(result is not None and not ok for result, ok in zip(results, self.are_tensors, strict=True)):
-            raise RuntimeError("backward returned a gradient for an input that is not a tensor")
+            raise FunctionCountError("backward returned a gradient for an input that is not a tensor")
         return tuple(compress(results, self.are_tensors))
 
 

@@ -305,10 +305,10 @@ def test_freed(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[SAVE.sentence(12, 13)],
     needs=[Capability.CUSTOM_FUNCTION],
-    mutants=["none-cannot-be-saved", "none-can-be-saved-between-tensors-alone"],
+    mutants=["none-cannot-be-saved", "none-can-be-saved-between-tensors-alone", "none-alone-cannot-be-saved"],
 )
 def test_saves_none(backend: Backend, trace: Trace) -> None:
-    """save_for_backward accepts None among its arguments; backward reads the tensors around it as saved."""
+    """save_for_backward accepts None, alone or beside tensors; backward reads the tensors around it as saved."""
 
     def backward(ctx, grad):
         x, y = (saved for saved in ctx.saved_tensors if saved is not None)
@@ -327,6 +327,11 @@ def test_saves_none(backend: Backend, trace: Trace) -> None:
         backend.backward(backend.call(lambda x, y, function=function: backend.sum(function(x, y)), x, y))
 
         trace.expect_value("gradients", [[3.0, 4.0], [1.0, 2.0]], [backend.grad_of(x), backend.grad_of(y)])
+
+    alone = backend.custom_function(lambda ctx, x: (ctx.save_for_backward(None), x * 2)[1], lambda _ctx, grad: grad * 2)
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    backend.backward(backend.call(lambda x: backend.sum(alone(x)), x))
+    trace.expect_value("gradient of what saved None alone", [2.0, 2.0], backend.grad_of(x))
 
 
 @rule(
@@ -466,15 +471,16 @@ def test_node_hooks(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[EXTENDING.sentence(11)],
     needs=[Capability.CUSTOM_FUNCTION],
-    mutants=["tensors-in-lists-are-inputs"],
+    mutants=["tensors-in-lists-are-inputs", "tensors-in-tuples-are-inputs", "tensors-in-dicts-are-inputs"],
 )
 def test_tensor_in_a_list(backend: Backend, trace: Trace) -> None:
-    """A tensor inside a list is not an input of a custom Function: no gradient flows through the Function to it."""
+    """A tensor inside a list, tuple or dict is no input of a custom Function, through which no gradient flows to it."""
     function = backend.custom_function(lambda _ctx, tensors: tensors[0] * 2, lambda _ctx, grad: grad)
 
-    result = backend.call(lambda x: function([x]), backend.tensor([1.0, 2.0], requires_grad=True))
+    for wrap in (lambda x: [x], lambda x: (x,), lambda x: {0: x}):
+        result = backend.call(lambda x, wrap=wrap: function(wrap(x)), backend.tensor([1.0, 2.0], requires_grad=True))
 
-    trace.expect_value("requires grad", expected=False, observed=backend.requires_grad(result))
+        trace.expect_value("requires grad", expected=False, observed=backend.requires_grad(result))
 
 
 @rule(

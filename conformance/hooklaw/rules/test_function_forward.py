@@ -153,6 +153,31 @@ def test_context_attribute(backend: Backend, trace: Trace) -> None:
 
 
 @rule(
+    "custom-function.context-attributes.every-pass",
+    level=Level.MUST,
+    sources=[FORWARD.sentence(12)],
+    needs=[Capability.CUSTOM_FUNCTION, Capability.RETAIN_GRAPH],
+    mutants=["context-attributes-cleared-by-backward"],
+)
+def test_context_attribute_in_every_pass(backend: Backend, trace: Trace) -> None:
+    """What the forward of a custom Function stored in an attribute of ctx is there in each backward of its graph."""
+
+    def forward(ctx, x):
+        ctx.factor = 3.0
+        return x * 3
+
+    def backward(ctx, grad):
+        trace.log("factor", getattr(ctx, "factor", None))
+        return grad * 3
+
+    function, x = backend.custom_function(forward, backward), leaf(backend)
+    loss = backend.call(lambda x: backend.sum(function(x)), x)
+    for retain in (True, True, False):
+        backend.backward(loss, retain_graph=retain)
+        trace.expect(("factor", 3.0))
+
+
+@rule(
     "custom-function.saved-output.no-cycle",
     level=Level.MUST,
     sources=[EXTENDING.sentence(31)],

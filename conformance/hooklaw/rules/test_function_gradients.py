@@ -3,7 +3,7 @@
 from itertools import product
 
 from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, notes, observed, rule
-from hooklaw.rules.hooks import NUMBERS
+from hooklaw.rules.hooks import NUMBERS, leaf
 
 EXTENDING = notes("extending", "how-to-use")
 FUNCTION_BACKWARD = docstring("torch.autograd.Function.backward")
@@ -162,7 +162,7 @@ def test_none_for_others(backend: Backend, trace: Trace) -> None:
     ],
 )
 def test_gradient_for_a_constant(backend: Backend, trace: Trace) -> None:
-    """A gradient that a custom Function's backward returns for an input that does not require grad is ignored.
+    """A gradient that a custom Function's backward returns for a tensor that does not require grad is ignored.
 
     A comment in the example says that it is not an error; and only leaves that require grad have gradients accumulated.
     """
@@ -173,6 +173,28 @@ def test_gradient_for_a_constant(backend: Backend, trace: Trace) -> None:
         backend.backward(backend.call(lambda x, y: backend.sum(function(x, y)), x, y))
 
         trace.expect_value("gradients", expected, [backend.grad_of(x), backend.grad_of(y)])
+
+
+@rule(
+    "custom-function.gradient-for-non-tensor",
+    level=Level.SHOULD,
+    basis=Basis.OBSERVED,
+    sources=[notes("extending", "example"), observed("an error says that this gradient must be None")],
+    needs=[Capability.CUSTOM_FUNCTION],
+    mutants=["gradients-for-non-tensors-ignored"],
+)
+def test_gradient_for_a_non_tensor(backend: Backend, trace: Trace) -> None:
+    """A custom Function's backward that returns a gradient for an input that is not a tensor is an error.
+
+    A comment in the example says that such gradients must be None.
+    """
+    for given, returned in (((5,), lambda grad: (grad, grad)), (("note", 5), lambda grad: (grad, grad, None))):
+        function = backend.custom_function(
+            lambda _ctx, x, *_: x * 2, lambda _ctx, grad, returned=returned: returned(grad)
+        )
+        loss = backend.call(lambda x, function=function, given=given: backend.sum(function(x, *given)), leaf(backend))
+        with trace.raises(ErrorKind.FUNCTION_RETURN_COUNT):
+            backend.backward(loss)
 
 
 @rule(

@@ -6,6 +6,7 @@ from contextlib import suppress
 from functools import partial
 from itertools import product
 from typing import Any
+from warnings import catch_warnings
 
 from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, notes, observed, rule
 from hooklaw.rules.lifetimes import without_collector
@@ -292,6 +293,26 @@ def test_once_in_part(backend: Backend, trace: Trace) -> None:
     trace.expect_value("gradient", [5.0, 16.0], grad)
     with trace.raises(ErrorKind.ONCE_DIFFERENTIABLE):
         backend.grad(backend.sum(grad), [x])
+
+
+@rule(
+    "custom-function.once-differentiable.by-backward",
+    level=Level.MUST,
+    sources=[EXTENDING.sentence(57), SAVE_FOR_BACKWARD.sentence(7)],
+    needs=[*OPTIONS, Capability.BACKWARD_CREATE_GRAPH],
+    mutants=["function-once-differentiable-ignored", "once-differentiable-after-backward-ignored"],
+)
+def test_once_by_backward(backend: Backend, trace: Trace) -> None:
+    """After backward with create_graph=True through a once_differentiable Function, another backward is an error."""
+    function, x = cube(backend, once_differentiable=True), leaf(backend)
+    with catch_warnings(action="ignore"):  # torch warns of the cycle of create_graph
+        backend.backward(backend.call(lambda x: backend.sum(function(x)), x), create_graph=True)
+    grad = backend.grad_of(x)
+    trace.expect_value("gradient", [3.0, 12.0], grad)
+    backend.set_grad(x, None)
+
+    with trace.raises(ErrorKind.ONCE_DIFFERENTIABLE):
+        backend.backward(backend.sum(grad))
 
 
 @rule(

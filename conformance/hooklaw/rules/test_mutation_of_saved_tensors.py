@@ -2,6 +2,7 @@
 
 import weakref
 from contextlib import suppress
+from typing import Any
 
 from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, observed, rule
 from hooklaw.rules.lifetimes import kinds_of_node
@@ -146,15 +147,24 @@ def test_whole(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[MUTATION, observed("it raises where the docstring says that backward should run inside too")],
     needs=[Capability.ALLOW_MUTATION],
-    mutants=["mutation-context-open-until-backward", "mutation-of-saved-tensors-not-allowed"],
+    mutants=[
+        "mutation-context-open-until-backward",
+        "mutation-of-saved-tensors-not-allowed",
+        "outputs-of-a-mutation-context-are-read-after-it",
+    ],
 )
 def test_backward_outside(backend: Backend, trace: Trace) -> None:
-    """After an allow_mutation_on_saved_tensors context, a backward that reads a tensor saved inside is an error."""
-    with backend.allow_mutation_on_saved_tensors():
-        loss = backend.call(lambda x: backend.sum(x * x), backend.tensor([1.0, 2.0], requires_grad=True))
+    """After an allow_mutation_on_saved_tensors context, a backward that reads a tensor saved inside is an error.
 
-    with trace.raises(ErrorKind.OUTSIDE_MUTATION):
-        backend.backward(loss)
+    So it is for an input of an operation and for an output.
+    """
+    for operation in (lambda x: x * x, backend.exp):
+        x = backend.tensor([1.0, 2.0], requires_grad=True)
+        with backend.allow_mutation_on_saved_tensors():
+            loss = backend.call(lambda x, operation=operation: backend.sum(operation(x)), x)
+
+        with trace.raises(ErrorKind.OUTSIDE_MUTATION):
+            backend.backward(loss)
 
 
 @rule(
@@ -254,24 +264,37 @@ def test_cleared(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[MUTATION.sentence(3)],
     needs=[*NEEDS, Capability.VERSION_COUNTER],
-    mutants=["version-not-checked", "mutation-allowed-for-good", "tensors-changed-inside-may-change-for-good"],
+    mutants=[
+        "version-not-checked",
+        "mutation-allowed-for-good",
+        "mutation-allowed-for-good-after-an-error",
+        "tensors-changed-inside-may-change-for-good",
+    ],
     except_under={"packed": "what hooks unpack is not checked for in-place changes"},
 )
 def test_outside(backend: Backend, trace: Trace) -> None:
-    """After allow_mutation_on_saved_tensors, backward again raises an error for a saved tensor changed in place."""
+    """After allow_mutation_on_saved_tensors, backward again raises an error for a saved tensor changed in place.
+
+    So it does after an exception has left the context.
+    """
 
     def change(x):
         y = x * 1
         loss = backend.sum(y * y)
         return loss, backend.mul_(y, 10)
 
-    with backend.allow_mutation_on_saved_tensors():
-        _, y = backend.call(change, backend.tensor([1.0, 2.0], requires_grad=True))
-    loss = backend.call(lambda y: backend.sum(y * y), y)
-    backend.mul_(y, 10)
+    for fails in (False, True):
+        changed = list[Any]()
+        with suppress(KeyError), backend.allow_mutation_on_saved_tensors():
+            changed += backend.call(change, backend.tensor([1.0, 2.0], requires_grad=True))
+            if fails:
+                raise KeyError
+        y = changed[1]
+        loss = backend.call(lambda y: backend.sum(y * y), y)
+        backend.mul_(y, 10)
 
-    with trace.raises(ErrorKind.SAVED_TENSOR_MODIFIED):
-        backend.backward(loss)
+        with trace.raises(ErrorKind.SAVED_TENSOR_MODIFIED):
+            backend.backward(loss)
 
 
 @rule(

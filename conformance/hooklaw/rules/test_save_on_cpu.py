@@ -95,22 +95,27 @@ def test_no_copy_pinned(backend: Backend, trace: Trace) -> None:
     level=Level.SHOULD,
     sources=[docstring("torch.autograd.graph.saved_tensors_hooks").sentence(15), SAVE_ON_CPU.sentence(3)],
     needs=[Capability.SAVE_ON_CPU, Capability.WEAK_REFERENCES],
-    mutants=["save-on-cpu-leaks"],
+    mutants=["save-on-cpu-leaks", "save-on-cpu-leaks-what-it-pins"],
 )
 def test_no_leak(backend: Backend, trace: Trace) -> None:
-    """An output saved under save_on_cpu is freed also without a backward, by the garbage collector at the latest."""
+    """An output saved under save_on_cpu is freed also without a backward, by the garbage collector at the latest.
 
-    def forward(x):
-        with backend.save_on_cpu():
+    With pinned memory or without.
+    """
+
+    def forward(x, pin):
+        with backend.save_on_cpu(pin_memory=pin):
             return backend.exp(x)
 
-    alive = weakref.ref(backend.call(forward, backend.tensor([0.0], requires_grad=True)))
-    gc.collect()
-    y = alive()
-    if y is not None:
-        backend.backward(backend.sum(y))  # breaks the cycle
+    for pin in (False, True):
+        x = backend.tensor([0.0], requires_grad=True)
+        alive = weakref.ref(backend.call(lambda x, pin=pin: forward(x, pin), x))
+        gc.collect()
+        y = alive()
+        if y is not None:
+            backend.backward(backend.sum(y))  # breaks the cycle
 
-    trace.expect_value("is freed", expected=True, observed=y is None)
+        trace.expect_value("is freed", expected=True, observed=y is None)
 
 
 @rule(

@@ -4,6 +4,7 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from warnings import catch_warnings
 
 from hooklaw import Backend, Capability, Level, Trace, docstring, notes, rule
+from hooklaw.rules.lifetimes import kinds_of_node
 
 HOOKS = docstring("torch.autograd.graph.saved_tensors_hooks")
 DEFAULT_HOOKS = notes("autograd", "registering-default-hooks-for-saved-tensors")
@@ -253,3 +254,29 @@ def test_saves_of_accumulating_backward(backend: Backend, trace: Trace) -> None:
     backend.backward(backend.sum(firsts[0] + firsts[1]))
     trace.expect_value("both unpacked by backward's pair", expected=True, observed=trace.count("unpack backward") > 1)
     trace.expect_value("second derivatives", [[12.0], [18.0]], [backend.grad_of(leaf) for leaf in leaves])
+
+
+@rule(
+    "saved-tensor.create-graph.inner-saves.custom-function",
+    level=Level.MUST,
+    sources=[HOOKS.sentence(3)],
+    needs=[
+        Capability.SAVED_TENSOR_HOOKS,
+        Capability.AUTOGRAD_GRAD,
+        Capability.CREATE_GRAPH,
+        Capability.CUSTOM_FUNCTION,
+    ],
+    mutants=["hooks-ignored-in-the-backward-of-functions"],
+)
+def test_saves_of_function_backward(backend: Backend, trace: Trace) -> None:
+    """What a custom Function's backward computes with create_graph is packed by the pair active around the pass."""
+    function, x = kinds_of_node(backend)["custom Function"], backend.tensor([3.0], requires_grad=True)
+    root = backend.call(lambda x: backend.sum(function(x)), x)
+    with pair(backend, trace, "around"):
+        (first,) = backend.grad(root, [x], create_graph=True)
+    trace.expect_value("is packed", expected=True, observed=trace.count("pack around") > 0)
+    trace.expect_value("first derivative", [6.0], first)
+
+    (second,) = backend.grad(backend.sum(first), [x])
+    trace.expect_value("is unpacked", expected=True, observed=trace.count("unpack around") > 0)
+    trace.expect_value("second derivative", [2.0], second)

@@ -311,6 +311,43 @@ def test_custom_function_intermediates(backend: Backend, trace: Trace) -> None:
 
 
 @rule(
+    "saved-tensor.which.custom-none",
+    level=Level.MUST,
+    sources=[HOOKS.sentence(3), SAVE_FOR_BACKWARD.sentence(12, 13)],
+    needs=[Capability.SAVED_TENSOR_HOOKS, Capability.CUSTOM_FUNCTION],
+    mutants=["none-saved-by-a-function-is-packed"],
+)
+def test_custom_function_saves_none(backend: Backend, trace: Trace) -> None:
+    """A None among the tensors that a custom Function saves is not packed.
+
+    pack is called if a tensor is saved, and to save None does nothing.
+    """
+
+    def save(ctx, a, b):
+        ctx.save_for_backward(None, a, None, b, None)
+        return a * b
+
+    def read(ctx, grad):
+        a, b = (saved for saved in ctx.saved_tensors if saved is not None)
+        return grad * b, grad * a
+
+    function = backend.custom_function(save, read)
+    pack = trace.saw("pack", lambda t: t if t is None else backend.detach(t))
+
+    def forward(a, b):
+        with backend.saved_tensors_hooks(pack, trace.saw("unpack", lambda packed: packed)):
+            y = function(a, b)
+        return backend.sum(y)
+
+    a, b = backend.tensor([2.0], requires_grad=True), backend.tensor([3.0], requires_grad=True)
+    backend.backward(backend.call(forward, a, b))
+
+    for label in ("pack", "unpack"):
+        trace.expect_value(label, [[2.0], [3.0]], sorted(trace.values(label), key=str))
+    trace.expect_value("gradients", [[3.0], [2.0]], [backend.grad_of(a), backend.grad_of(b)])
+
+
+@rule(
     "saved-tensor.which.number",
     level=Level.SHOULD,
     basis=Basis.OBSERVED,

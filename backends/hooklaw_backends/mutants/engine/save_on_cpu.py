@@ -24,3 +24,14 @@ def save_on_cpu_leaks(self: Mutant, *_: Any, **how: bool) -> Any:
         return tensor
 
     return self.saved_tensors_hooks(keep, lambda packed: packed)
+
+
+@overriding("save_on_cpu")
+def save_on_cpu_leaks_what_it_pins(self: Mutant, old: Hook, *, pin_memory: bool = False) -> Any:
+    """Tensors saved under save_on_cpu with pin_memory=True are never freed."""
+
+    def keep(tensor: Any) -> Any:
+        self.kept.append(tensor)
+        return self.detach(tensor)
+
+    return self.saved_tensors_hooks(keep, lambda packed: packed) if pin_memory else old()
