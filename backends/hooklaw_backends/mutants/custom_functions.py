@@ -1,12 +1,14 @@
 """Mutants whose custom Functions mix up saved tensors, gradients, inputs, marks or options."""
 
 import weakref
+from contextlib import nullcontext
 from functools import wraps
 from typing import Any
 
 from hooklaw import ErrorKind
 from hooklaw_backends.mutants.base import Hook, Mutant, calling, overriding
 from hooklaw_backends.mutants.shared import Handle
+from hooklaw_backends.mutants.situations import Knowing
 
 
 class Context:
@@ -413,3 +415,30 @@ class OnceDifferentiableAfterBackwardIgnored(OnceDifferentiableTwiceByBackward):
     def backward(self, root: Any, gradient: Any = None, **how: Any) -> None:
         super().backward(root, gradient, **how)
         self.created |= bool(how.get("create_graph"))
+
+
+@calling("custom_function")
+def later_gradients_given_to_functions_are_constants(self: Mutant, backward: Hook, ctx: Any, *grads: Any) -> Any:
+    """Of the gradients that a custom Function's backward gets only the first has a history."""
+    return backward(ctx, *grads[:1], *(self.detach(grad) if self.is_tensor(grad) else grad for grad in grads[1:]))
+
+
+@calling("custom_function", base=Knowing)
+def later_gradients_of_functions_are_constants(self: Knowing, backward: Hook, ctx: Any, *grads: Any) -> Any:
+    """Of the gradients that a custom Function's backward returns with create_graph only the first has a history."""
+    results = backward(ctx, *grads)
+    if not isinstance(results, tuple) or not self.running("create_graph"):
+        return results
+    return (*results[:1], *(self.detach(grad) if self.is_tensor(grad) else grad for grad in results[1:]))
+
+
+@overriding("custom_function", base=Knowing)
+def functions_called_in_a_backward_are_constants(self: Knowing, old: Hook, *given: Any, **options: bool) -> Hook:
+    """A custom Function that is called in a pass is not recorded, even if the pass creates a graph."""
+    function = old(*given, **options)
+
+    def apply(*inputs: Any) -> Any:
+        with self.no_grad() if self.running("create_graph") else nullcontext():
+            return function(*inputs)
+
+    return apply

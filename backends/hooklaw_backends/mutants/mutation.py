@@ -97,6 +97,23 @@ class MutationOfWhatFunctionsSavedUnnoticed(_KnowsTheContext):
         return apply
 
 
+class MutationOfOutputsThatFunctionsSavedUnnoticed(_KnowsTheContext):
+    """Inside allow_mutation_on_saved_tensors a custom Function reads an output that it saved with later changes."""
+
+    def custom_function(self, forward: Hook, backward: Hook, **options: bool) -> Hook:
+        made = super().custom_function(forward, backward, **options)
+
+        def apply(*inputs: Any) -> Any:
+            def keep(tensor: Any) -> Any:
+                is_input = any(tensor is given for given in inputs)
+                return self.clone(tensor) if is_input else self.detach(tensor)
+
+            with self.saved_tensors_hooks(keep, lambda kept: kept) if self.is_open else nullcontext():
+                return made(*inputs)
+
+        return apply
+
+
 class TensorsChangedInsideMayChangeForGood(_KnowsTheContext):
     """Changes of a tensor that was changed inside allow_mutation_on_saved_tensors go unnoticed after the context."""
 

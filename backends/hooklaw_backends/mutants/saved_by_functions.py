@@ -10,7 +10,7 @@ from typing import Any
 
 from hooklaw_backends.mutants.base import Hook, Mutant, Pair, calling, overriding, packing, pairs
 from hooklaw_backends.mutants.custom_functions import Context
-from hooklaw_backends.mutants.shared import falsy_means_saved
+from hooklaw_backends.mutants.shared import enter_for_good, falsy_means_saved
 
 
 class _InFunction(Mutant):
@@ -506,3 +506,48 @@ def packed_for_a_function_released_by_its_backward_alone(self: _InFunction, pack
         return unpack(packed[0])
 
     return keep, read
+
+
+@pairs("saved_tensors_hooks", base=_InFunction)
+def packed_for_a_function_again_at_later_reads(self: _InFunction, pack: Hook, unpack: Hook) -> Pair:
+    """pack is called again when a custom Function reads a saved tensor a second time."""
+
+    def keep(tensor: Any) -> Any:
+        return [pack(tensor), self.detach(tensor) if self.applying else None]
+
+    def read(both: list[Any]) -> Any:
+        packed, saved = both[:2]
+        if saved is not None and len(both) > len((packed, saved)):
+            pack(saved)
+        both.append("was read")
+        return unpack(packed)
+
+    return keep, read
+
+
+class ExceptionOfPackInAFunctionLeavesGradModeOff(_InFunction):
+    """An exception of pack leaves grad mode off if a custom Function saves the tensor."""
+
+    def saved_tensors_hooks(self, pack: Hook, unpack: Hook) -> AbstractContextManager[Any]:
+        def keep(tensor: Any) -> Any:
+            try:
+                return pack(tensor)
+            except Exception:
+                self.kept += [tensor] * self.applying
+                raise
+
+        return super().saved_tensors_hooks(keep, unpack)
+
+    def custom_function(self, forward: Hook, backward: Hook, **options: bool) -> Hook:
+        made = super().custom_function(forward, backward, **options)
+
+        def apply(*inputs: Any) -> Any:
+            try:
+                return made(*inputs)
+            except Exception:
+                if self.kept:
+                    self.kept = []
+                    enter_for_good(self.no_grad())
+                raise
+
+        return apply

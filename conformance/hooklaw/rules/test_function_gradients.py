@@ -223,3 +223,59 @@ def test_needs_input_grad(backend: Backend, trace: Trace) -> None:
         backend.backward(backend.call(lambda x, y, z: backend.sum(function(x, y, 5, z)), x, y, z))
 
         trace.expect(("needed", [*flags[:2], False, flags[2]]))
+
+
+@rule(
+    "custom-function.double-backward.several",
+    level=Level.MUST,
+    sources=[notes("extending", "example").sentence(10, 11, 12)],
+    needs=[Capability.CUSTOM_FUNCTION, Capability.AUTOGRAD_GRAD, Capability.CREATE_GRAPH],
+    mutants=["later-gradients-given-to-functions-are-constants", "later-gradients-of-functions-are-constants"],
+)
+def test_double_backward_of_several(backend: Backend, trace: Trace) -> None:
+    """Second derivatives flow through each gradient that a custom Function's backward gets, saves and returns."""
+
+    def forward(ctx, x, y):
+        ctx.save_for_backward(x, y)
+        return x * y, x * x * y
+
+    def backward(ctx, first, second):
+        x, y = ctx.saved_tensors
+        return first * y + second * x * y * 2, first * x + second * x * x
+
+    def loss_of(x, y, v, w):
+        first, second = function(x, y)
+        return backend.sum(first * v + second * w)
+
+    function = backend.custom_function(forward, backward)
+    leaves = [backend.tensor([number], requires_grad=True) for number in (2.0, 3.0, 5.0, 7.0)]
+    firsts = backend.grad(backend.call(loss_of, *leaves), leaves[:2], create_graph=True)
+    trace.expect_value("first derivatives", [[99.0], [38.0]], [*firsts])
+
+    seconds = backend.grad(backend.sum(firsts[0] + firsts[1] * 10), leaves)
+    trace.expect_value("second derivatives", [[372.0], [33.0], [23.0], [52.0]], [*seconds])
+
+
+@rule(
+    "custom-function.double-backward.another-function",
+    level=Level.MUST,
+    sources=[notes("extending", "example").sentence(10)],
+    needs=[Capability.CUSTOM_FUNCTION, Capability.AUTOGRAD_GRAD, Capability.CREATE_GRAPH],
+    mutants=["functions-called-in-a-backward-are-constants"],
+)
+def test_double_backward_through_another(backend: Backend, trace: Trace) -> None:
+    """A custom Function whose backward calls another custom Function can be differentiated twice."""
+
+    def save(ctx, x):
+        ctx.save_for_backward(x)
+        return x * x
+
+    square = backend.custom_function(save, lambda ctx, grad: grad * ctx.saved_tensors[0] * 2)
+    cube = backend.custom_function(
+        lambda ctx, x: save(ctx, x) * x, lambda ctx, grad: grad * square(ctx.saved_tensors[0]) * 3
+    )
+    x = leaf(backend)
+    (first,) = backend.grad(backend.call(lambda x: backend.sum(cube(x)), x), [x], create_graph=True)
+    trace.expect_value("first derivative", [3.0, 12.0], first)
+
+    trace.expect_value("second derivative", [[6.0, 12.0]], backend.grad(backend.sum(first), [x]))

@@ -21,6 +21,7 @@ NEEDS = [Capability.ALLOW_MUTATION, Capability.IN_PLACE]
         "mutation-of-saved-tensors-unnoticed",
         "only-the-first-mutation-of-a-tensor-allowed",
         "mutation-of-what-functions-saved-unnoticed",
+        "mutation-of-outputs-that-functions-saved-unnoticed",
         "cosine-in-place-of-a-saved-tensor-refused",
     ],
 )
@@ -53,9 +54,21 @@ def test_works(backend: Backend, trace: Trace) -> None:
         backend.mul_(y, 10)
         return loss
 
+    def output_of_function(x):
+        y = double(x)
+        loss = backend.sum(y)
+        backend.mul_(y, 10)
+        return loss
+
+    def save(ctx, x):
+        y = x * 2
+        ctx.save_for_backward(y)
+        return y
+
     square = kinds_of_node(backend)["custom Function"]
+    double = backend.custom_function(save, lambda ctx, grad: grad * ctx.saved_tensors[0])
     cases = [(once, [2.0, 4.0]), (twice, [202.0, 404.0]), (output, [1.0, 1.0]), (of_function, [2.0, 4.0])]
-    for forward, expected in cases:
+    for forward, expected in (*cases, (output_of_function, [2.0, 4.0])):
         x = backend.tensor([1.0, 2.0], requires_grad=True)
         with backend.allow_mutation_on_saved_tensors():
             backend.backward(backend.call(forward, x))

@@ -49,6 +49,31 @@ def test_once(backend: Backend, trace: Trace) -> None:
 
 
 @rule(
+    "saved-tensor.pack.once.custom-function",
+    level=Level.MUST,
+    sources=[SECTION.sentence(9)],
+    needs=[Capability.SAVED_TENSOR_HOOKS, Capability.RETAIN_GRAPH, Capability.CUSTOM_FUNCTION],
+    mutants=["packed-for-a-function-again-at-later-reads"],
+)
+def test_once_for_a_function(backend: Backend, trace: Trace) -> None:
+    """A pack hook is called once for each tensor that a custom Function saves, however many backward passes follow."""
+    function = kinds_of_node(backend)["custom Function"]
+
+    def forward(x):
+        with backend.saved_tensors_hooks(trace.saw("pack", backend.detach), lambda packed: packed):
+            y = function(x)
+        return backend.sum(y)
+
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    loss = backend.call(forward, x)
+    for retain in (True, True, False):
+        backend.backward(loss, retain_graph=retain)
+
+    trace.expect("pack")
+    trace.expect_value("x.grad", [6.0, 12.0], backend.grad_of(x))
+
+
+@rule(
     "saved-tensor.pack.during-forward",
     level=Level.MUST,
     sources=[HOOKS.sentence(3, 5), TUTORIAL.sentence(26)],
@@ -444,10 +469,14 @@ def test_not_recursive(backend: Backend, trace: Trace) -> None:
         "pack-exception-wrapped-in-custom-functions",
         "exceptions-of-pack-made-anew",
         "exceptions-of-pairs-copied",
+        "exception-of-pack-in-a-function-leaves-grad-mode-off",
     ],
 )
 def test_exception(backend: Backend, trace: Trace) -> None:
-    """An exception raised by a pack hook reaches the caller of the operation that saves, unchanged."""
+    """An exception raised by a pack hook reaches the caller of the operation that saves, unchanged.
+
+    After it the operation works.
+    """
 
     def pack(_):
         raise PackError("from the hook", 7, code=8)
@@ -471,6 +500,8 @@ def test_exception(backend: Backend, trace: Trace) -> None:
                 raise
         trace.expect_value("arguments and code of the exception", ["from the hook", 7, 8], has)
         trace.expect()
+        afterwards = backend.call(operation, backend.tensor([0.0], requires_grad=True))
+        trace.expect_value("is recorded afterwards", expected=True, observed=backend.requires_grad(afterwards))
 
 
 @rule(
