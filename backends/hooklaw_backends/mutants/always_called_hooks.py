@@ -1,10 +1,12 @@
 """Mutants of forward hooks with always_call=True: several of them, errors around them, and what they return."""
 
 from collections.abc import Mapping
+from contextlib import suppress
+from functools import wraps
 from typing import Any
 
 from hooklaw_backends.mutants.base import Hook, Mutant, altering, calling, fresh, overriding
-from hooklaw_backends.mutants.shared import without_result
+from hooklaw_backends.mutants.shared import Handle, handle_of, without_result
 
 
 class AlwaysCalledHooksHideWhatAnErrorSays(Mutant):
@@ -159,3 +161,128 @@ def falsy_output_of_an_always_called_hook_ignored(self: Mutant, hook: Hook, *giv
 def prepend_of_an_always_called_hook_ignored(_: Mutant, old: Hook, module: Any, hook: Hook, **options: bool) -> Any:
     """A forward hook that is registered with prepend=True and always_call=True runs after those registered before."""
     return old(module, hook, **{**options, "prepend": False} if options.get("always_call") else options)
+
+
+@overriding("register_forward_hook")
+def removed_always_called_hooks_run_if_forward_fails(
+    _: Mutant, old: Hook, module: Any, hook: Hook, **options: bool
+) -> Any:
+    """A forward hook with always_call=True that was removed still runs for calls whose forward fails."""
+    if not options.get("always_call"):
+        return old(module, hook, **options)
+    removed = list[None]()
+    old(module, lambda *given: hook(*given) if not removed or given[-1] is None else None, **options)
+    return Handle(lambda: removed.append(None))
+
+
+@overriding("register_forward_hook")
+def always_called_hooks_in_reverse_order_if_forward_fails(
+    _: Mutant, old: Hook, module: Any, hook: Hook, **options: bool
+) -> Any:
+    """If forward fails, the hooks with always_call=True run in reverse order."""
+    if not options.get("always_call"):
+        return old(module, hook, **options)
+
+    def only(*, if_it_fails: bool) -> Hook:
+        return lambda *given: hook(*given) if (given[-1] is None) is if_it_fails else None
+
+    reverse = {**options, "prepend": not options.get("prepend")}
+    return handle_of([old(module, only(if_it_fails=False), **options), old(module, only(if_it_fails=True), **reverse)])
+
+
+@calling("register_forward_hook", only="always_call")
+def always_called_hook_called_again_once_it_failed(_: Mutant, hook: Hook, *given: Any) -> Any:
+    """A forward hook with always_call=True that fails is called once more in the same call."""
+    try:
+        return hook(*given)
+    except Exception:
+        with suppress(Exception):
+            hook(*given)
+        raise
+
+
+@calling("module")
+def _forgets_at_forward(self: Mutant, forward: Hook, *args: Any, **kwargs: Any) -> Any:
+    """A mutant that forgets what it keeps when a forward begins."""
+    self.kept.clear()
+    return forward(*args, **kwargs)
+
+
+def _after_a_failing_one_skipped(step: Hook) -> type[Mutant]:
+    """Make a mutant that skips an always-called hook after one that failed, if ``(self, output)`` is true."""
+
+    @overriding("register_forward_hook", base=_forgets_at_forward)
+    @wraps(step)
+    def register(self: Mutant, old: Hook, module: Any, hook: Hook, **options: bool) -> Any:
+        def run(*given: Any) -> Any:
+            if self.keeps(module) and step(self, given[-1]):
+                return None
+            try:
+                return hook(*given)
+            except Exception:
+                self.kept.append(module)
+                raise
+
+        return old(module, run if options.get("always_call") else hook, **options)
+
+    return register
+
+
+@_after_a_failing_one_skipped
+def always_called_hooks_after_a_failing_one_skipped(_self: Mutant, _output: Any) -> bool:
+    """Once a forward hook with always_call=True has failed, the module's later ones do not run in this call."""
+    return True
+
+
+@_after_a_failing_one_skipped
+def always_called_hooks_after_a_failing_one_skipped_if_forward_fails(_self: Mutant, output: Any) -> bool:
+    """If forward and then a hook with always_call=True fail, the module's later ones do not run in this call."""
+    return output is None
+
+
+@overriding("register_forward_hook", base=_forgets_at_forward)
+def _skips_always_called_hooks(self: Mutant, old: Hook, module: Any, hook: Hook, **options: bool) -> Any:
+    """A mutant whose modules skip their own hooks with always_call=True as long as it keeps anything."""
+    always = options.get("always_call")
+    return old(module, (lambda *given: None if self.kept else hook(*given)) if always else hook, **options)
+
+
+def _keeping_a_failure(self: Mutant, hook: Hook, *given: Any) -> Any:
+    self.kept[:] = [True]
+    result = hook(*given)
+    self.kept.clear()
+    return result
+
+
+@calling("register_module_forward_hook", base=_skips_always_called_hooks)
+def always_called_hooks_skipped_if_a_global_hook_fails(*given: Any) -> Any:
+    """If a global forward hook fails, the module's own hooks with always_call=True do not run."""
+    return _keeping_a_failure(*given)
+
+
+@calling("register_module_forward_pre_hook", base=_skips_always_called_hooks)
+def always_called_hooks_skipped_if_a_global_pre_hook_fails(*given: Any) -> Any:
+    """If a global forward pre-hook fails, the module's own hooks with always_call=True do not run."""
+    return _keeping_a_failure(*given)
+
+
+class AlwaysCalledHookGetsWhatForwardReturned(Mutant):
+    """A forward hook with always_call=True gets the output as forward or another such hook left it."""
+
+    left = fresh(dict[Any, Any])
+
+    def module(self, parameters: Mapping[str, Any], forward: Hook) -> Any:
+        def run(module: Any, *args: Any, **kwargs: Any) -> Any:
+            self.left[module] = output = forward(module, *args, **kwargs)
+            return output
+
+        return super().module(parameters, run)
+
+    def register_forward_hook(self, module: Any, hook: Hook, **options: bool) -> Any:
+        def run(*given: Any) -> Any:
+            result = hook(*given[:-1], None if given[-1] is None else self.left.get(module, given[-1]))
+            if result is not None:
+                self.left[module] = result
+            return result
+
+        return super().register_forward_hook(module, run if options.get("always_call") else hook, **options)

@@ -177,6 +177,12 @@ def results_of_forward_hooks_are_constants(self: Mutant, hook: Hook, *given: Any
     return _detached(self, hook(*given))
 
 
+@calling("register_forward_hook", only="always_call")
+def results_of_always_called_hooks_are_constants(self: Mutant, hook: Hook, *given: Any) -> Any:
+    """No gradient passes what a forward hook with always_call=True returns."""
+    return _detached(self, hook(*given))
+
+
 @calling(*verbs.FORWARD)
 def forward_hook_gets_detached_arguments(self: Mutant, hook: Hook, module: Any, args: Any, *rest: Any) -> Any:
     """No gradient passes the arguments that a forward hook gets."""

@@ -6,24 +6,15 @@ from typing import Any
 from warnings import catch_warnings
 
 from hooklaw import Backend, Basis, Capability, Level, Trace, docstring, observed, rule
-from hooklaw.rules.hooks import EARLIER, OTHERS
+from hooklaw.rules.hooks import EARLIER, OTHERS, UserError, doubling
 
 HOOK = docstring("torch.nn.Module.register_forward_hook")
 GLOBAL = docstring("torch.nn.modules.module.register_module_forward_hook")
 
 
-class UserError(Exception):
-    """Raised by a user's forward or hook."""
-
-
 def fail(*_args: object, **_kwargs: object) -> None:
     """Raise UserError."""
     raise UserError("of the user")
-
-
-def doubling(backend: Backend) -> Any:
-    """Make a module that doubles its input."""
-    return backend.module({}, lambda _module, x: x * 2)
 
 
 def saw(trace: Trace, label: str) -> Callable[..., None]:
@@ -34,9 +25,10 @@ def saw(trace: Trace, label: str) -> Callable[..., None]:
 @rule(
     "module.forward.always-call",
     level=Level.MUST,
-    sources=[HOOK.sentence(17)],
+    sources=[HOOK.sentence(17, 19)],
     needs=[Capability.MODULES, Capability.ALWAYS_CALL, Capability.FORWARD_HOOK_KWARGS],
     mutants=[
+        "removed-always-called-hooks-run-if-forward-fails",
         "always-called-hook-replaces-an-error",
         "forward-hook-always-call-ignored",
         "forward-hook-always-call-set-always",
@@ -48,7 +40,10 @@ def saw(trace: Trace, label: str) -> Callable[..., None]:
     ],
 )
 def test_always_called(backend: Backend, trace: Trace) -> None:
-    """If forward fails, only forward hooks registered with always_call=True run, and the caller gets the error."""
+    """If forward fails, only forward hooks registered with always_call=True run, and the caller gets the error.
+
+    A hook that was removed does not run either.
+    """
 
     def noting(label):
         return lambda _module, args, _output: (trace.log(label), seen.update({label: args}))[1]
@@ -62,6 +57,7 @@ def test_always_called(backend: Backend, trace: Trace) -> None:
     inner = backend.module({}, fail)
     for fails in (fail, lambda _module, x, **_: inner(x), fail):
         module = backend.module({}, fails)
+        backend.register_forward_hook(module, noting("removed"), always_call=True).remove()
         for label in ("first", "ordinary"):
             backend.register_forward_hook(module, noting(label), always_call=label == "first")
         backend.register_forward_hook(module, with_keywords, with_kwargs=True, always_call=True)
@@ -85,10 +81,16 @@ def test_always_called(backend: Backend, trace: Trace) -> None:
         "always-called-hook-skipped-if-it-ran-before",
         "always-called-hook-skipped-after-a-failing-hook",
         "later-always-called-hooks-called-twice-if-a-hook-fails",
+        "always-called-hook-called-again-once-it-failed",
+        "always-called-hooks-after-a-failing-one-skipped",
+        "always-called-hooks-after-a-failing-one-skipped-if-forward-fails",
     ],
 )
 def test_always_called_once(backend: Backend, trace: Trace) -> None:
-    """A forward hook with always_call=True runs once in each call, even if a hook after it fails."""
+    """A forward hook with always_call=True runs once in each call, even if it or another hook fails.
+
+    Another hook with always_call=True may fail too, and before both forward.
+    """
     module = doubling(backend)
     backend.register_forward_hook(module, saw(trace, "always called"), always_call=True)
     backend.call(module, backend.tensor([1.0, 2.0]))
@@ -115,6 +117,15 @@ def test_always_called_once(backend: Backend, trace: Trace) -> None:
         backend.call(module, backend.tensor([1.0, 2.0]))
     trace.expect_in_any_order(*EARLIER)
 
+    for forward in (lambda _module, x: x * 2, fail):
+        module = backend.module({}, forward)
+        for label in EARLIER:
+            hook = (lambda *_: (trace.log("second"), fail())) if label == "second" else saw(trace, label)
+            backend.register_forward_hook(module, hook, always_call=True)
+        with catch_warnings(action="ignore"), trace.raises_type(UserError):
+            backend.call(module, backend.tensor([1.0, 2.0]))
+        trace.expect_in_any_order(*EARLIER)
+
 
 @rule(
     "module.forward.always-call.replace",
@@ -126,21 +137,26 @@ def test_always_called_once(backend: Backend, trace: Trace) -> None:
         "output-of-later-always-called-hooks-ignored",
         "output-of-an-always-called-hook-ignored-after-a-failure",
         "falsy-output-of-an-always-called-hook-ignored",
+        "always-called-hook-gets-what-forward-returned",
+        "results-of-always-called-hooks-are-constants",
     ],
 )
 def test_replaces_the_output(backend: Backend, trace: Trace) -> None:
     """What a forward hook with always_call=True returns becomes the output of a call that does not fail."""
-    module = doubling(backend)
+    x, module = backend.tensor([1.0, 2.0], requires_grad=True), doubling(backend)
     backend.register_forward_hook(module, lambda _module, _args, output: output + 1, always_call=True)
+    output = backend.call(module, x)
+    backend.backward(backend.sum(output))
 
-    trace.expect_value("output", [3.0, 5.0], backend.call(module, backend.tensor([1.0, 2.0])))
+    trace.expect_value("output", [3.0, 5.0], output)
+    trace.expect_value("x.grad", [2.0, 2.0], backend.grad_of(x))
 
     module = backend.module({}, lambda _module, x, fails: fail() if fails else x * 2)
     for number in (1, 10, 100):
         backend.register_forward_hook(
             module,
             lambda _module, _args, output, number=number: output + number if backend.is_tensor(output) else None,
-            always_call=True,
+            always_call=number != 10,
         )
     for _ in range(2):
         output = backend.call(lambda x: module(x, False), backend.tensor([1.0, 2.0]))  # noqa: FBT003 - by position
@@ -244,16 +260,18 @@ def test_global_always_called(backend: Backend, trace: Trace) -> None:
 @rule(
     "module.forward.always-call.global.once",
     level=Level.MUST,
-    sources=[GLOBAL.sentence(9)],
+    sources=[GLOBAL.sentence(9), HOOK.sentence(17)],
     needs=[Capability.MODULES, Capability.ALWAYS_CALL, Capability.GLOBAL_MODULE_HOOKS],
     mutants=[
+        "always-called-hooks-skipped-if-a-global-hook-fails",
+        "always-called-hooks-skipped-if-a-global-pre-hook-fails",
         "global-always-called-hooks-called-twice-if-a-hook-fails",
         "global-always-called-hooks-skipped-if-a-global-pre-hook-fails",
         "global-forward-hook-always-call-ignored",
     ],
 )
 def test_global_always_called_once(backend: Backend, trace: Trace) -> None:
-    """A global forward hook with always_call=True runs once in each call of a module, even if another hook fails.
+    """A global forward hook with always_call=True, and one of a module, runs once in each call even if another fails.
 
     The hook that fails may be global or the module's own, a forward hook or a forward pre-hook.
     """
@@ -265,8 +283,9 @@ def test_global_always_called_once(backend: Backend, trace: Trace) -> None:
     handles = [
         backend.register_module_forward_hook(of_module(saw(trace, label)), always_call=True) for label in EARLIER
     ]
+    backend.register_forward_hook(module, saw(trace, "own"), always_call=True)
     backend.call(lambda x: backend.sum(module(x)), backend.tensor([1.0, 2.0]))
-    trace.expect_in_any_order(*EARLIER)
+    trace.expect_in_any_order(*EARLIER, "own")
     for register in (
         partial(backend.register_forward_hook, module),
         partial(backend.register_forward_pre_hook, module),
@@ -277,7 +296,7 @@ def test_global_always_called_once(backend: Backend, trace: Trace) -> None:
         with trace.raises_type(UserError):
             backend.call(lambda x: backend.sum(module(x)), backend.tensor([1.0, 2.0]))
         failing.remove()
-        trace.expect_in_any_order(*EARLIER)
+        trace.expect_in_any_order(*EARLIER, "own")
     for handle in handles:
         handle.remove()
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from hooklaw import Backend, Basis, Capability, Level, Trace, docstring, notes, observed, rule
-from hooklaw.rules.hooks import EARLIER, NUMBERS, OTHERS, removed_in_place
+from hooklaw.rules.hooks import EARLIER, NUMBERS, OTHERS, UserError, doubling, removed_in_place
 
 HOOK = docstring("torch.nn.Module.register_forward_hook")
 TENSOR_HOOK = docstring("torch.Tensor.register_hook")
@@ -13,18 +13,9 @@ MODULES = notes("modules", "module-hooks")
 FORWARD_PRE = docstring("torch.nn.Module.register_forward_pre_hook")
 
 
-class UserError(Exception):
-    """Raised by a user's forward or hook."""
-
-
 def fail(*_args: object, **_kwargs: object) -> None:
     """Raise UserError."""
     raise UserError("of the user")
-
-
-def doubling(backend: Backend) -> Any:
-    """Make a module that doubles its input."""
-    return backend.module({}, lambda _module, x: x * 2)
 
 
 def saw(trace: Trace, label: str) -> Callable[..., None]:
@@ -361,11 +352,15 @@ def test_none_keeps(backend: Backend, trace: Trace) -> None:
         "forward-hooks-with-keywords-run-last",
         "always-called-hooks-run-last",
         "prepend-of-an-always-called-hook-ignored",
+        "always-called-hooks-in-reverse-order-if-forward-fails",
     ],
 )
 def test_order(backend: Backend, trace: Trace) -> None:
-    """Global forward hooks run first, then the prepended, last first, then others in order of registration."""
-    module = doubling(backend)
+    """Global forward hooks run first, then the prepended, last first, then others in order of registration.
+
+    So do those with always_call=True if forward fails.
+    """
+    module = backend.module({}, lambda _module, x, fails=False: fail() if fails else x * 2)
     backend.register_forward_hook(module, saw(trace, "first"), with_kwargs=True, always_call=True)
     backend.register_forward_hook(module, saw(trace, "second"))
     handle = backend.register_module_forward_hook(saw(trace, "global"))
@@ -380,6 +375,10 @@ def test_order(backend: Backend, trace: Trace) -> None:
 
     prepended = ["seventh, prepended", "fourth, prepended", "third, prepended"]
     trace.expect("global", *prepended, "first", "second", "fifth", "sixth")
+
+    with trace.raises_type(UserError):
+        backend.call(lambda x: module(x, fails=True), backend.tensor([1.0, 2.0]))
+    trace.expect("fourth, prepended", "first")
 
 
 @rule(
