@@ -59,6 +59,26 @@ def forward_hooks_get_a_copy_of_the_output(self: Mutant, hook: Hook, *given: Any
     return hook(*given[:-1], self.clone(given[-1]) if self.is_tensor(given[-1]) else given[-1])
 
 
+def _cloned(self: Mutant, args: Any) -> tuple[Any, ...]:
+    return tuple(self.clone(each) if self.is_tensor(each) else each for each in args)
+
+
+@calling(*verbs.FORWARD_PRE)
+def forward_pre_hooks_get_copies_of_the_arguments(
+    self: Mutant, hook: Hook, module: Any, args: Any, *kwargs: Any
+) -> Any:
+    """A forward pre-hook gets clones of the arguments that are tensors."""
+    return hook(module, _cloned(self, args), *kwargs)
+
+
+@calling(*verbs.FORWARD_PRE)
+def forward_pre_hooks_get_copies_of_several_arguments(
+    self: Mutant, hook: Hook, module: Any, args: Any, *kwargs: Any
+) -> Any:
+    """A forward pre-hook gets clones of the arguments that are tensors if there are several."""
+    return hook(module, _cloned(self, args) if len(args) > 1 else args, *kwargs)
+
+
 @calling(*verbs.FORWARD)
 def forward_hook_for_tensors_alone(self: Mutant, hook: Hook, *given: Any) -> Any:
     """A forward hook does not run if the output is not a tensor."""
@@ -124,6 +144,12 @@ def with_kwargs_hides_the_positional_arguments(
     return hook(module, (), kwargs, *output)
 
 
+@calling(*verbs.FORWARD_PRE, *verbs.FORWARD, only="with_kwargs")
+def hooks_with_kwargs_skipped_without_positional_arguments(_: Mutant, hook: Hook, *given: Any) -> Any:
+    """A hook registered with with_kwargs=True is not called if its module is called with keyword arguments alone."""
+    return hook(*given) if given[1] else None
+
+
 @calling(*verbs.FORWARD, only="always_call")
 def always_called_hook_called_twice(self: Mutant, hook: Hook, *given: Any) -> Any:
     """A hook registered with always_call=True is called twice."""
@@ -175,6 +201,13 @@ def always_called_hook_needs_forward(self: Mutant, hook: Hook, *given: Any) -> A
 def results_of_forward_hooks_are_constants(self: Mutant, hook: Hook, *given: Any) -> Any:
     """No gradient passes what a forward hook or pre-hook returns."""
     return _detached(self, hook(*given))
+
+
+@calling(*verbs.FORWARD_PRE, *verbs.FORWARD)
+def later_results_of_forward_hooks_are_constants(self: Mutant, hook: Hook, *given: Any) -> Any:
+    """No gradient passes the values in a tuple that a forward hook or pre-hook returns, but for the first."""
+    result = hook(*given)
+    return (*result[:1], *_detached(self, result[1:])) if isinstance(result, tuple) else result  # pyright: ignore[reportUnknownVariableType]
 
 
 @calling("register_forward_hook", only="always_call")

@@ -361,6 +361,16 @@ def nothing(*_: Any) -> None:
     """Be a hook that does nothing."""
 
 
+def saw(trace: Trace, label: str) -> Callable[..., None]:
+    """Return a hook that logs its label."""
+    return lambda *_: trace.log(label)
+
+
+def fail(*_args: object, **_kwargs: object) -> None:
+    """Raise UserError."""
+    raise UserError("of the user")
+
+
 def after_calls(calls_before: int) -> Then:
     """Return a hook that raises after so many calls."""
     before = [None] * calls_before

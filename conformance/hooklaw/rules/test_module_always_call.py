@@ -1,25 +1,14 @@
 """Forward hooks with always_call=True, which run even if the call of their module fails."""
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 from warnings import catch_warnings
 
 from hooklaw import Backend, Basis, Capability, Level, Trace, docstring, observed, rule
-from hooklaw.rules.hooks import EARLIER, OTHERS, UserError, doubling
+from hooklaw.rules.hooks import EARLIER, OTHERS, UserError, doubling, fail, saw
 
 HOOK = docstring("torch.nn.Module.register_forward_hook")
 GLOBAL = docstring("torch.nn.modules.module.register_module_forward_hook")
-
-
-def fail(*_args: object, **_kwargs: object) -> None:
-    """Raise UserError."""
-    raise UserError("of the user")
-
-
-def saw(trace: Trace, label: str) -> Callable[..., None]:
-    """Return a hook that logs its label."""
-    return lambda *_: trace.log(label)
 
 
 @rule(

@@ -1,26 +1,15 @@
 """Forward hooks of a module: their arguments, what they replace, their order, and their handles."""
 
-from collections.abc import Callable
 from typing import Any
 
 from hooklaw import Backend, Basis, Capability, Level, Trace, docstring, notes, observed, rule
-from hooklaw.rules.hooks import EARLIER, NUMBERS, OTHERS, UserError, doubling, removed_in_place
+from hooklaw.rules.hooks import EARLIER, NUMBERS, OTHERS, UserError, doubling, fail, removed_in_place, saw
 
 HOOK = docstring("torch.nn.Module.register_forward_hook")
 TENSOR_HOOK = docstring("torch.Tensor.register_hook")
 GLOBAL = docstring("torch.nn.modules.module.register_module_forward_hook")
 MODULES = notes("modules", "module-hooks")
 FORWARD_PRE = docstring("torch.nn.Module.register_forward_pre_hook")
-
-
-def fail(*_args: object, **_kwargs: object) -> None:
-    """Raise UserError."""
-    raise UserError("of the user")
-
-
-def saw(trace: Trace, label: str) -> Callable[..., None]:
-    """Return a hook that logs its label."""
-    return lambda *_: trace.log(label)
 
 
 @rule(
@@ -113,6 +102,7 @@ def test_tensor_hook_on_the_output(backend: Backend, trace: Trace) -> None:
         "results-of-forward-hooks-are-constants",
         "forward-hook-gets-detached-arguments",
         "third-forward-hook-gets-what-the-first-returned",
+        "later-results-of-forward-hooks-are-constants",
     ],
 )
 def test_replaces_the_output(backend: Backend, trace: Trace) -> None:
@@ -127,6 +117,14 @@ def test_replaces_the_output(backend: Backend, trace: Trace) -> None:
 
     trace.expect_value("output", [37.0, 67.0], output)
     trace.expect_value("x.grad", [30.0, 30.0], backend.grad_of(x))
+
+    x, several = backend.tensor([1.0, 2.0], requires_grad=True), backend.module({}, lambda _module, x: (x * 2, x * 3))
+    backend.register_forward_hook(several, lambda _module, _args, outputs: (outputs[1] * 5, outputs[0] * 7))
+    first, second = backend.call(several, x)
+    backend.backward(backend.sum(first + second * 10))
+
+    trace.expect_value("outputs", [[15.0, 30.0], [14.0, 28.0]], [first, second])
+    trace.expect_value("x.grad of several", [155.0, 155.0], backend.grad_of(x))
 
 
 @rule(
@@ -213,6 +211,7 @@ def test_keywords_hidden(backend: Backend, trace: Trace) -> None:
         "with-kwargs-gives-the-first-keyword-alone",
         "with-kwargs-gives-the-last-keyword-alone",
         "with-kwargs-of-a-forward-hook-counts-for-later-ones",
+        "hooks-with-kwargs-skipped-without-positional-arguments",
     ],
 )
 def test_keywords(backend: Backend, trace: Trace) -> None:
@@ -233,6 +232,10 @@ def test_keywords(backend: Backend, trace: Trace) -> None:
     backend.call(module, x, y)
 
     trace.expect(("without", 3), ("with", [[[1.0, 2.0], [3.0, 4.0]], [], [1.0, 2.0]]), ("False", 3))
+    backend.call(lambda x, y: module(x=x, y=y), x, y)
+
+    keywords = [["x", [1.0, 2.0]], ["y", [3.0, 4.0]]]
+    trace.expect(("without", 3), ("with", [[], keywords, [1.0, 2.0]]), ("False", 3))
 
 
 @rule(

@@ -7,6 +7,7 @@ from hooklaw.rules.hooks import EARLIER, NUMBERS, OTHERS, removed_in_place
 
 HOOK = docstring("torch.nn.Module.register_forward_pre_hook")
 GLOBAL = docstring("torch.nn.modules.module.register_module_forward_pre_hook")
+TENSOR_HOOK = docstring("torch.Tensor.register_hook")
 MODULES = notes("modules", "module-hooks")
 
 
@@ -65,6 +66,31 @@ def test_before_forward(backend: Backend, trace: Trace) -> None:
 
 
 @rule(
+    "module.forward-pre.argument.tensor-hook",
+    level=Level.MUST,
+    sources=[HOOK.sentence(2, 8), TENSOR_HOOK.sentence(2, 4)],
+    needs=[Capability.MODULES, Capability.TENSOR_HOOKS],
+    mutants=["forward-pre-hooks-get-copies-of-the-arguments", "forward-pre-hooks-get-copies-of-several-arguments"],
+)
+def test_tensor_hook_on_an_argument(backend: Backend, trace: Trace) -> None:
+    """A tensor hook that a forward pre-hook registers on an argument runs in backward, and what it returns is used."""
+
+    def pre_hook(_module, args):
+        for number, arg in enumerate(args, start=1):
+            backend.register_hook(arg, trace.saw("argument", lambda grad, number=number: grad * (10 * number)))
+
+    module = backend.module({}, lambda _module, *args: args[0] * 2 + args[-1] * 3)
+    backend.register_forward_pre_hook(module, pre_hook)
+    for gradients in ([None, [250.0, 250.0]], [[20.0, 20.0], [300.0, 300.0]]):
+        x, y = (backend.tensor([1.0, 2.0], requires_grad=True) for _ in range(2))
+        args = [x, backend.call(lambda y: y * 5, y)] if gradients[0] else [backend.call(lambda y: y * 5, y)]
+        backend.backward(backend.sum(backend.call(module, *args)))
+
+        trace.expect_in_any_order(*["argument"] * len(args))
+        trace.expect_value("gradients", gradients, [backend.grad_of(x), backend.grad_of(y)])
+
+
+@rule(
     "module.forward-pre.replace-single",
     level=Level.MUST,
     sources=[HOOK.sentence(5, 6, 7)],
@@ -105,6 +131,7 @@ def test_replaced_by_one_value(backend: Backend, trace: Trace) -> None:
         "forward-pre-hook-results-reversed",
         "forward-pre-hook-returned-empty-container-lost",
         "none-in-the-tuple-of-a-pre-hook-keeps-an-argument",
+        "later-results-of-forward-hooks-are-constants",
     ],
 )
 def test_replaced_by_a_tuple(backend: Backend, trace: Trace) -> None:
@@ -123,6 +150,11 @@ def test_replaced_by_a_tuple(backend: Backend, trace: Trace) -> None:
 
     passed = [None, [2.0, 3.0], [3.0, 4.0]]
     trace.expect(*(("forward", passed[:count]) for count in counts))
+
+    x, module = backend.tensor([1.0, 2.0], requires_grad=True), backend.module({}, lambda _module, x, y: x + y * 7)
+    backend.register_forward_pre_hook(module, lambda _, args: (args[0] * 3, args[0] * 5))
+    backend.backward(backend.sum(backend.call(module, x)))
+    trace.expect_value("x.grad", [38.0, 38.0], backend.grad_of(x))
 
 
 @rule(
@@ -200,6 +232,7 @@ def test_keywords_hidden(backend: Backend, trace: Trace) -> None:
         "later-arguments-of-a-pre-hook-with-kwargs-ignored",
         "later-keyword-arguments-of-a-pre-hook-ignored",
         "keyword-tensors-that-a-pre-hook-returns-are-constants",
+        "hooks-with-kwargs-skipped-without-positional-arguments",
     ],
 )
 def test_with_keywords(backend: Backend, trace: Trace) -> None:
@@ -248,6 +281,8 @@ def test_with_keywords(backend: Backend, trace: Trace) -> None:
     backend.register_forward_pre_hook(module, tenfold, with_kwargs=True)
     backend.call(lambda x: module(x, 2, 3, first=4, second=5, third=6), backend.tensor([1.0]))
     trace.expect(("forward", [[[10.0], 20, 30], [["first", 400], ["second", 500], ["third", 600]]]))
+    backend.call(lambda x: module(first=x), backend.tensor([1.0]))
+    trace.expect(("forward", [[], [["first", [100.0]]]]))
 
 
 @rule(
