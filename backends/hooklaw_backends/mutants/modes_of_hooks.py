@@ -1,4 +1,4 @@
-"""Mutants whose hooks run in the wrong grad mode on leaves, or after a pass that failed."""
+"""Mutants whose hooks run in the wrong grad mode on leaves, for constant inputs, or after a pass that failed."""
 
 from contextlib import nullcontext
 from functools import partial
@@ -7,6 +7,7 @@ from weakref import ref
 
 from hooklaw_backends.mutants import verbs
 from hooklaw_backends.mutants.base import Hook, Mutant, altering, calling, overriding
+from hooklaw_backends.mutants.shared import without_input_gradients
 
 
 def _in_wrong_mode(mutant: Mutant, hook: Hook, *given: Any) -> Any:
@@ -85,3 +86,15 @@ def post_accumulate_hooks_stay_in_the_mode_of_a_failed_pass(self: _KnowingFailur
 def node_pre_hooks_stay_in_the_mode_of_a_failed_pass(self: _KnowingFailures, hook: Hook, *given: Any) -> Any:
     """After a pass that creates a graph has failed, Node pre-hooks run with grad mode on."""
     return self.run(hook, *given)
+
+
+@without_input_gradients("register_full_backward_hook")
+def full_backward_hook_in_wrong_mode_without_input_gradients(self: Mutant, _module: Any, hook: Hook) -> Hook:
+    """If no input of a module requires grad, its full backward hook runs in the wrong grad mode."""
+    return partial(_in_wrong_mode, self, hook)
+
+
+@without_input_gradients("register_full_backward_pre_hook")
+def backward_pre_hook_in_wrong_mode_without_input_gradients(self: Mutant, _module: Any, hook: Hook) -> Hook:
+    """If no input of a module requires grad, its backward pre-hook runs in the wrong grad mode."""
+    return partial(_in_wrong_mode, self, hook)

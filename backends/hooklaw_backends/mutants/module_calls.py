@@ -128,9 +128,7 @@ def inputs_of_modules_all_require_grad(self: Mutant, old: Hook, parameters: Any,
     return old(parameters, lambda module, *args, **kwargs: forward(module, *map(flagged, args), **kwargs))
 
 
-@altering(*verbs.FULL_BACKWARD[:1])
-def full_backward_hooks_silent_for_named_tuples(self: Mutant, module: Any, hook: Hook) -> Hook:
-    """A full backward hook does not run if the output of its module is a named tuple."""
+def _silent_for_named_tuples(self: Mutant, module: Any, hook: Hook) -> Hook:
     outputs: list[Any] = []
 
     def note(_module: Any, _args: Any, output: Any) -> None:
@@ -138,6 +136,18 @@ def full_backward_hooks_silent_for_named_tuples(self: Mutant, module: Any, hook:
 
     self.register_forward_hook(module, note)
     return lambda *given: None if hasattr(outputs[0], "_fields") else hook(*given)
+
+
+@altering(*verbs.FULL_BACKWARD[:1])
+def full_backward_hooks_silent_for_named_tuples(*given: Any) -> Hook:
+    """A full backward hook does not run if the output of its module is a named tuple."""
+    return _silent_for_named_tuples(*given)
+
+
+@altering(*verbs.FULL_BACKWARD_PRE[:1])
+def backward_pre_hooks_silent_for_named_tuples(*given: Any) -> Hook:
+    """A backward pre-hook does not run if the output of its module is a named tuple."""
+    return _silent_for_named_tuples(*given)
 
 
 class _KnowsInnerModules(Mutant):
@@ -213,6 +223,26 @@ def forward_hooks_replace_nothing_beside_backward_hooks(self: Mutant, hook: Hook
     return None if self.keeps(module) else result
 
 
+@calling("module", base=_knows_backward_hooks)
+def tuple_of_one_output_unpacked_beside_backward_hooks(
+    self: Mutant, forward: Hook, module: Any, *args: Any, **kwargs: Any
+) -> Any:
+    """A module with backward hooks whose forward returns a tuple of one value returns this value."""
+    output = forward(module, *args, **kwargs)
+    return output[0] if self.keeps(module) and isinstance(output, tuple) and len(output) == 1 else output  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+
+
+@calling("module", base=_knows_backward_hooks)
+def outputs_that_are_no_tensors_lost_beside_backward_hooks(
+    self: Mutant, forward: Hook, module: Any, *args: Any, **kwargs: Any
+) -> Any:
+    """A module with backward hooks returns None for each output of several that is not a tensor."""
+    output = forward(module, *args, **kwargs)
+    if type(output) is not tuple or not self.keeps(module):
+        return output
+    return tuple(each if self.is_tensor(each) else None for each in output)  # pyright: ignore[reportUnknownVariableType]
+
+
 @overriding("register_forward_pre_hook", "register_forward_hook")
 def _knows_forward_hooks(self: Mutant, old: Hook, module: Any, hook: Hook, **options: bool) -> Any:
     """A mutant that keeps the modules with forward hooks of their own."""
@@ -226,16 +256,26 @@ def backward_hooks_skipped_beside_forward_hooks(self: Mutant, hook: Hook, module
     return None if self.keeps(module) else hook(module, *given)
 
 
-@altering(*verbs.FULL_BACKWARD_PRE[:1], *verbs.FULL_BACKWARD[:1])
-def backward_hooks_skipped_for_keyword_arguments(self: Mutant, module: Any, hook: Hook) -> Hook:
-    """The backward hooks of a module do not run if it is called with keyword arguments alone."""
+def _skipped_without_positional(self: Mutant, module: Any, hook: Hook, *, named: bool) -> Hook:
     calls: list[bool] = []
 
     def note(_module: Any, args: Any, kwargs: Any) -> None:
-        calls.append(not args and bool(kwargs))
+        calls.append(not args and bool(kwargs) is named)
 
     self.register_forward_pre_hook(module, note, with_kwargs=True)
     return lambda *given: None if calls[-1] else hook(*given)
+
+
+@altering(*verbs.FULL_BACKWARD_PRE[:1], *verbs.FULL_BACKWARD[:1])
+def backward_hooks_skipped_for_keyword_arguments(*given: Any) -> Hook:
+    """The backward hooks of a module do not run if it is called with keyword arguments alone."""
+    return _skipped_without_positional(*given, named=True)
+
+
+@altering(*verbs.FULL_BACKWARD_PRE[:1])
+def backward_pre_hooks_skipped_without_inputs(*given: Any) -> Hook:
+    """The backward pre-hooks of a module do not run if it is called without arguments."""
+    return _skipped_without_positional(*given, named=False)
 
 
 @calling(*verbs.FULL_BACKWARD_PRE, base=InGrad)

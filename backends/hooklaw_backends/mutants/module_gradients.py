@@ -542,12 +542,20 @@ def none_of_a_module_backward_hook_restores_several_gradients(
     return self.replaced_by(grads) if result is None and len(grads) > 1 else result
 
 
-@calling(*verbs.MODULE_BACKWARD)
-def later_results_of_module_backward_hooks_are_constants(
-    self: Mutant, hook: Hook, module: Any, grads: Any, *rest: Any
-) -> Any:
-    """Of several gradients that a module backward hook returns all but the first are detached."""
+def _later_results_detached(self: Mutant, hook: Hook, module: Any, grads: Any, *rest: Any) -> Any:
     result = hook(module, grads, *rest)
     if not isinstance(result, tuple) or len(result) != len(grads):  # pyright: ignore[reportUnknownArgumentType]
         return result
     return (*result[:1], *(self.detach(each) if self.is_tensor(each) else each for each in result[1:]))  # pyright: ignore[reportUnknownVariableType]
+
+
+@calling(*verbs.MODULE_BACKWARD)
+def later_results_of_module_backward_hooks_are_constants(*given: Any) -> Any:
+    """Of several gradients that a module backward hook returns all but the first are detached."""
+    return _later_results_detached(*given)
+
+
+@calling(*verbs.FULL_BACKWARD_PRE)
+def later_results_of_backward_pre_hooks_are_constants(*given: Any) -> Any:
+    """Of several gradients that a backward pre-hook returns all but the first are detached."""
+    return _later_results_detached(*given)

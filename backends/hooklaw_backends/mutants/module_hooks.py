@@ -8,8 +8,16 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from hooklaw_backends.mutants import verbs
-from hooklaw_backends.mutants.base import Hook, Mutant, altering, calling, fresh, overriding
-from hooklaw_backends.mutants.shared import CallsTheRest, Deferring, Handle, handle_of, inputs_to
+from hooklaw_backends.mutants.base import Hook, InGrad, Mutant, altering, calling, fresh, overriding
+from hooklaw_backends.mutants.shared import (
+    CallsTheRest,
+    Deferring,
+    Handle,
+    handle_of,
+    inputs_to,
+    once,
+    without_input_gradients,
+)
 
 
 @overriding(*verbs.ON_ONE_MODULE)
@@ -172,6 +180,36 @@ def module_hooks_silent_without_input_gradients(self: Mutant, module: Any, hook:
     return lambda *call: (
         hook(*call) if any(self.requires_grad(each) for each in given if self.is_tensor(each)) else None
     )
+
+
+@without_input_gradients("register_full_backward_hook")
+def full_backward_hook_runs_once_without_input_gradients(_self: Mutant, _module: Any, hook: Hook) -> Hook:
+    """A full backward hook runs once for all calls of its module whose inputs do not require grad."""
+    return once(hook)
+
+
+def _in_one_pass(self: Mutant, module: Any, hook: Hook) -> Hook:
+    ran: list[None] = []
+    self.register_forward_pre_hook(module, lambda *_: ran.clear())
+    return lambda *given: None if ran else (ran.append(None), hook(*given))[1]
+
+
+@without_input_gradients("register_full_backward_hook")
+def full_backward_hook_runs_in_one_pass_without_input_gradients(*given: Any) -> Hook:
+    """If no input of a module requires grad, its full backward hook runs in the first pass through a call alone."""
+    return _in_one_pass(*given)
+
+
+@without_input_gradients("register_full_backward_pre_hook")
+def backward_pre_hook_runs_in_one_pass_without_input_gradients(*given: Any) -> Hook:
+    """If no input of a module requires grad, its backward pre-hook runs in the first pass through a call alone."""
+    return _in_one_pass(*given)
+
+
+@without_input_gradients("register_full_backward_hook", base=InGrad)
+def full_backward_hook_not_in_autograd_grad_without_input_gradients(self: InGrad, _module: Any, hook: Hook) -> Hook:
+    """If no input of a module requires grad, its full backward hook does not run in autograd.grad."""
+    return lambda *given: None if self.inputs else hook(*given)
 
 
 @altering("register_full_backward_hook")

@@ -236,6 +236,29 @@ def zero_grad_of_a_module_skips_frozen_parameters(self: Mutant, old: Hook, modul
         self.set_grad(weight, grad)
 
 
+def _first_parameter_lacks_a_gradient(self: _KnowsParameters, module: Any) -> bool:
+    return self.grad_of(getattr(module, self.names[module][0])) is None
+
+
+@overriding("module_zero_grad", base=_KnowsParameters)
+def zero_grad_of_a_module_fails_at_a_missing_gradient(
+    self: _KnowsParameters, old: Hook, module: Any, **options: bool
+) -> None:
+    """zero_grad of a module with set_to_none=False is an error if its first parameter has no gradient."""
+    if not options.get("set_to_none", True) and _first_parameter_lacks_a_gradient(self, module):
+        raise RuntimeError("there is no gradient")
+    old(module, **options)
+
+
+@overriding("module_zero_grad", base=_KnowsParameters)
+def zero_grad_of_a_module_stops_at_a_missing_gradient(
+    self: _KnowsParameters, old: Hook, module: Any, **options: bool
+) -> None:
+    """zero_grad of a module does nothing if its first parameter has no gradient."""
+    if not _first_parameter_lacks_a_gradient(self, module):
+        old(module, **options)
+
+
 class _KnowsTheTree(_KnowsParameters):
     """A mutant that knows the modules around each module."""
 

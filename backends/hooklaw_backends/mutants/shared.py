@@ -7,7 +7,7 @@ from operator import is_
 from typing import Any, Self
 
 from hooklaw_backends.mutants import verbs
-from hooklaw_backends.mutants.base import Hook, Mutant, Pair, fresh, overriding
+from hooklaw_backends.mutants.base import Hook, Maker, Mutant, Pair, altering, fresh, overriding
 
 _open: list[AbstractContextManager[Any]] = []
 
@@ -64,6 +64,26 @@ def inputs_to(mutant: Mutant, module: Any, **options: bool) -> list[Any]:
 
     mutant.register_forward_pre_hook(module, note, **options)
     return inputs
+
+
+def without_input_gradients(*registers: str, base: type[Mutant] = Mutant) -> Maker:
+    """Make a mutant that calls the hook that ``(self, module, hook)`` returns if no input of a module requires grad."""
+
+    def make(step: Hook) -> type[Mutant]:
+        @altering(*registers, base=base)
+        @wraps(step)
+        def altered(self: Mutant, module: Any, hook: Hook) -> Hook:
+            inputs, wrong = inputs_to(self, module), step(self, module, hook)
+
+            def run(*given: Any) -> Any:
+                is_right = any(self.requires_grad(each) for each in inputs if self.is_tensor(each))
+                return (hook if is_right else wrong)(*given)
+
+            return run
+
+        return altered
+
+    return make
 
 
 class Handle:

@@ -1,5 +1,7 @@
 """The grad mode in which hooks of each kind run."""
 
+from warnings import catch_warnings
+
 from hooklaw import Backend, Capability, Level, Trace, docstring, rule
 from hooklaw.rules.hooks import (
     BACKWARD,
@@ -12,7 +14,9 @@ from hooklaw.rules.hooks import (
     NODE_PRE,
     POST_ACCUMULATE,
     TENSOR,
+    Kind,
     leaf,
+    weighted,
 )
 from hooklaw.rules.passes import (
     BACKWARDS,
@@ -40,6 +44,17 @@ LEAVES_ANY = MULTI_GRAD._replace(
     register=lambda backend, parts, then: backend.register_multi_grad_hook([parts.leaf], then, mode="any"),
 )
 DURING_BACKWARD = docstring("torch.Tensor.register_post_accumulate_grad_hook").sentence(10)
+
+
+def modes_without_input_gradients(backend: Backend, trace: Trace, kind: Kind) -> None:
+    """Expect a hook of a module whose input does not require grad to run in the right grad mode in each pass."""
+    for label, run in every_pass(backend).items():
+        module = weighted(backend)
+        kind.register(backend, module, lambda *_: trace.log("grad mode", backend.is_grad_enabled()))
+        with catch_warnings(action="ignore"):
+            run(backend.sum(backend.call(module, backend.tensor([1.0, 2.0]))), module.weight)
+        trace.log(label)
+        trace.expect(("grad mode", "creates a graph" in label), label)
 
 
 @rule(
@@ -189,14 +204,17 @@ def test_multi_grad_any(backend: Backend, trace: Trace) -> None:
         "backward-pre-hook-in-wrong-mode-backward-creating",
         "backward-pre-hook-in-wrong-mode-no-grad-pass",
         "backward-pre-hook-in-wrong-mode-several-roots",
+        "backward-pre-hook-in-wrong-mode-without-input-gradients",
     ],
 )
 def test_backward_pre(backend: Backend, trace: Trace) -> None:
     """A module's backward pre-hook runs with grad mode off, or on in a pass that creates a graph.
 
-    The docstring says it of post-accumulate-grad hooks, because they run during the backward pass.
+    The docstring says it of post-accumulate-grad hooks, because they run during the backward pass. An input of the
+    module may require grad or not.
     """
     modes_in(backend, trace, BACKWARD_PRE, {**every_pass(backend), **roots(backend), **in_thread(backend)})
+    modes_without_input_gradients(backend, trace, BACKWARD_PRE)
 
 
 @rule(
@@ -211,14 +229,17 @@ def test_backward_pre(backend: Backend, trace: Trace) -> None:
         "backward-hook-in-wrong-mode-several-roots",
         "backward-hook-in-wrong-mode-later",
         "backward-hook-in-wrong-mode-second-call",
+        "full-backward-hook-in-wrong-mode-without-input-gradients",
     ],
 )
 def test_backward(backend: Backend, trace: Trace) -> None:
     """A module's backward hook runs with grad mode off, or on in a pass that creates a graph.
 
-    The docstring says it of post-accumulate-grad hooks, because they run during the backward pass.
+    The docstring says it of post-accumulate-grad hooks, because they run during the backward pass. An input of the
+    module may require grad or not.
     """
     modes_in(backend, trace, BACKWARD, {**every_pass(backend), **roots(backend), **in_thread(backend)})
+    modes_without_input_gradients(backend, trace, BACKWARD)
 
 
 @rule(

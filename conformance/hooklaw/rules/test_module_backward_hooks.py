@@ -130,10 +130,17 @@ def test_fires_for_the_inputs(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOK.sentence(4)],
     needs=NEEDS,
-    mutants=["module-hooks-silent-without-input-gradients", "full-backward-hook-gets-the-first-output"],
+    mutants=[
+        "module-hooks-silent-without-input-gradients",
+        "full-backward-hook-gets-the-first-output",
+        "full-backward-hook-runs-once-without-input-gradients",
+    ],
 )
 def test_fires_for_the_outputs(backend: Backend, trace: Trace) -> None:
-    """If no input of a module requires grad, a full backward hook runs when the outputs' gradients are computed."""
+    """If no input of a module requires grad, a full backward hook runs when the outputs' gradients are computed.
+
+    So it does for each call.
+    """
 
     def forward(x):
         first, second = module(x)
@@ -143,10 +150,11 @@ def test_fires_for_the_outputs(backend: Backend, trace: Trace) -> None:
     module = backend.module({"weight": weight}, lambda module, x: (x * module.weight, module.weight * 2))
     backend.register_full_backward_hook(module, lambda _module, _input, grad_output: trace.log("hook", grad_output))
 
-    with catch_warnings(action="ignore"):
-        backend.backward(backend.call(forward, backend.tensor([1.0, 2.0])))
+    for _ in range(2):
+        with catch_warnings(action="ignore"):
+            backend.backward(backend.call(forward, backend.tensor([1.0, 2.0])))
 
-    trace.expect(("hook", [[7.0, 7.0], [11.0, 11.0]]))
+        trace.expect(("hook", [[7.0, 7.0], [11.0, 11.0]]))
 
 
 @rule(
@@ -324,12 +332,13 @@ def test_called_twice(backend: Backend, trace: Trace) -> None:
         "backward-hook-lost-second-pass",
         "full-backward-hook-gets-the-gradients-of-the-first-pass",
         "backward-hook-ignored-second-pass",
+        "full-backward-hook-runs-in-one-pass-without-input-gradients",
     ],
 )
 def test_retained_graph(backend: Backend, trace: Trace) -> None:
     """Each backward through a retained graph runs a full backward hook again, with the gradients of that backward.
 
-    What the hook returns counts each time.
+    What the hook returns counts each time. If no input requires grad, the hook runs again, too.
     """
 
     def forward(x):
@@ -349,6 +358,15 @@ def test_retained_graph(backend: Backend, trace: Trace) -> None:
 
     trace.expect(*(("hook", [[[2 * factor] * 2], [[factor] * 2]]) for factor in (1.0, 3.0, 3.0, 5.0)))
     trace.expect_value("x.grad", [240.0, 240.0], backend.grad_of(x))
+
+    module = weighted(backend)
+    backend.register_full_backward_hook(module, lambda _module, _input, grad_output: trace.log("hook", grad_output))
+    losses = backend.call(forward, backend.tensor([1.0, 2.0]))
+    with catch_warnings(action="ignore"):
+        for loss in losses:
+            backend.backward(loss, retain_graph=True)
+
+    trace.expect(*(("hook", [[factor] * 2]) for factor in (1.0, 3.0, 5.0)))
 
 
 @rule(
@@ -390,10 +408,17 @@ def test_nested_pass(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOK.sentence(2, 8)],
     needs=[*NEEDS, Capability.AUTOGRAD_GRAD],
-    mutants=["backward-hook-lost-autograd-grad", "backward-hook-ignored"],
+    mutants=[
+        "backward-hook-lost-autograd-grad",
+        "backward-hook-ignored",
+        "full-backward-hook-not-in-autograd-grad-without-input-gradients",
+    ],
 )
 def test_autograd_grad(backend: Backend, trace: Trace) -> None:
-    """A full backward hook runs in autograd.grad too, and autograd.grad returns what the hook returns."""
+    """A full backward hook runs in autograd.grad too, and autograd.grad returns what the hook returns.
+
+    So it runs if no input of its module requires grad, but a weight does.
+    """
     module = backend.module({}, lambda _module, constant, first, second: constant + first * 2 + second * 3)
     backend.register_full_backward_hook(module, lambda _, grads, _output: (None, grads[1] * 10, grads[2] * 100))
 
@@ -401,6 +426,13 @@ def test_autograd_grad(backend: Backend, trace: Trace) -> None:
         loss = backend.sum(backend.call(module, backend.tensor([1.0, 2.0]), *inputs))
         gradients = backend.grad(loss, inputs)
         trace.expect_value("gradients", [[20.0, 20.0], [300.0, 300.0]], gradients)
+
+    module = weighted(backend)
+    backend.register_full_backward_hook(module, lambda _module, _input, grad_output: trace.log("hook", grad_output))
+    with catch_warnings(action="ignore"):
+        backend.grad(backend.sum(backend.call(module, backend.tensor([1.0, 2.0]))), [module.weight])
+
+    trace.expect(("hook", [[1.0, 1.0]]))
 
 
 @rule(

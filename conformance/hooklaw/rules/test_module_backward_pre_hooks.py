@@ -1,5 +1,6 @@
 """Backward pre-hooks of a module: their arguments, when they run, and what they replace."""
 
+from collections import namedtuple
 from functools import partial
 from itertools import product
 from typing import Any
@@ -20,6 +21,7 @@ HOOK = docstring("torch.nn.Module.register_full_backward_pre_hook")
 GLOBAL = docstring("torch.nn.modules.module.register_module_full_backward_pre_hook")
 MODULES = notes("modules", "module-hooks")
 NEEDS = [Capability.MODULES, Capability.MODULE_BACKWARD_PRE_HOOKS]
+Four = namedtuple("Four", "first second third fourth")  # noqa: PYI024 - the types of its fields do not matter
 
 
 def weighted(backend: Backend) -> Any:
@@ -78,12 +80,14 @@ def test_arguments(backend: Backend, trace: Trace) -> None:
         "backward-hooks-skipped-beside-forward-hooks",
         "backward-pre-hook-ignored-second-pass",
         "module-backward-hooks-replace-for-one-call-only",
+        "backward-pre-hook-runs-in-one-pass-without-input-gradients",
     ],
 )
 def test_every_time(backend: Backend, trace: Trace) -> None:
     """A backward pre-hook runs in every backward, for each call of its module.
 
-    What it returns counts each time, also inside another module and beside forward hooks.
+    What it returns counts each time, also inside another module and beside forward hooks; whether an input requires
+    grad or not.
     """
 
     def pre_hook(_, grad_output):
@@ -103,6 +107,15 @@ def test_every_time(backend: Backend, trace: Trace) -> None:
     trace.expect(*[("pre-hook", [[1.0, 1.0]]), ("pre-hook", [[12.0, 20.0]])] * 3)
     trace.expect_value("loss", 254.0, loss)
     trace.expect_value("x.grad", [432.0, 1200.0], backend.grad_of(x))
+
+    module = weighted(backend)
+    backend.register_full_backward_pre_hook(module, pre_hook)
+    loss = backend.sum(backend.call(module, backend.tensor([1.0, 2.0])))
+    for retain_graph in (True, True, False):
+        backend.backward(loss, retain_graph=retain_graph)
+
+    trace.expect(*[("pre-hook", [[1.0, 1.0]])] * 3)
+    trace.expect_value("weight.grad", [6.0, 12.0], backend.grad_of(module.weight))
 
     gets_each_value(backend, trace, BACKWARD_PRE)
 
@@ -139,25 +152,31 @@ def test_autograd_grad(backend: Backend, trace: Trace) -> None:
         "backward-pre-hook-ignored",
         "backward-pre-hook-results-first-alone",
         "backward-pre-hook-replaces-without-gaps",
+        "backward-pre-hooks-silent-for-named-tuples",
     ],
 )
 def test_several_outputs(backend: Backend, trace: Trace) -> None:
-    """A backward pre-hook gets the gradients of all outputs in their order, and may replace each of them."""
-    x, module = leaf(backend), backend.module({}, lambda _module, x: (x * 2, x * 6, "text", x * 3))
+    """A backward pre-hook gets the gradients of all outputs in their order, and may replace each of them.
+
+    So it may if the outputs are a named tuple, which is a tuple.
+    """
 
     def pre_hook(_, grad_output):
         trace.log("pre-hook", grad_output)
         return grad_output[0] * 4, grad_output[1] * 2, None, grad_output[3] * 8
 
-    def forward(x):
+    def forward(module, x):
         doubled, other, _, tripled = module(x)
         return backend.sum(doubled * 5) + backend.sum(other * 11) + backend.sum(tripled * 7)
 
-    backend.register_full_backward_pre_hook(module, pre_hook)
-    backend.backward(backend.call(forward, x))
+    for outputs in (lambda *four: four, Four):
+        x = leaf(backend)
+        module = backend.module({}, lambda _module, x, outputs=outputs: outputs(x * 2, x * 6, "text", x * 3))
+        backend.register_full_backward_pre_hook(module, pre_hook)
+        backend.backward(backend.call(partial(forward, module), x))
 
-    trace.expect(("pre-hook", [[5.0, 5.0], [11.0, 11.0], None, [7.0, 7.0]]))
-    trace.expect_value("x.grad", [340.0, 340.0], backend.grad_of(x))
+        trace.expect(("pre-hook", [[5.0, 5.0], [11.0, 11.0], None, [7.0, 7.0]]))
+        trace.expect_value("x.grad", [340.0, 340.0], backend.grad_of(x))
 
 
 @rule(
@@ -441,14 +460,22 @@ def test_wrong_number(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOK.sentence(2, 5)],
     needs=NEEDS,
-    mutants=["module-hooks-silent-without-input-gradients", "backward-hooks-skipped-for-keyword-arguments"],
+    mutants=[
+        "module-hooks-silent-without-input-gradients",
+        "backward-hooks-skipped-for-keyword-arguments",
+        "backward-pre-hooks-skipped-without-inputs",
+    ],
 )
 def test_no_input_requires_grad(backend: Backend, trace: Trace) -> None:
-    """A backward pre-hook runs even if no input requires grad, and replaces the gradient that the parameters get."""
-    module = weighted(backend)
+    """A backward pre-hook runs even if no input requires grad, and replaces the gradient that the parameters get.
+
+    So it does if there is no input at all.
+    """
+    default = backend.tensor([1.0, 2.0])
+    module = backend.module({"weight": backend.tensor([3.0, 5.0])}, lambda module, x=default: x * module.weight)
     backend.register_full_backward_pre_hook(module, lambda _, grad_output: (grad_output[0] * 10,))
 
-    for number, call in enumerate((module, lambda x: module(x=x)), start=1):
+    for number, call in enumerate((module, lambda x: module(x=x), lambda _: module()), start=1):
         with catch_warnings(action="ignore"):
             backend.backward(backend.sum(backend.call(call, backend.tensor([1.0, 2.0]))))
 

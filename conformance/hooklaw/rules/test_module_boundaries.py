@@ -42,6 +42,12 @@ def expect_views(backend: Backend, trace: Trace, register: Callable[..., Any]) -
     for label, tensor in zip(labels, inside[:2], strict=False):
         trace.expect_value(f"{label} is a leaf inside", expected=False, observed=backend.is_leaf(tensor))
 
+    for outputs in (lambda y: (y,), lambda y: ("text", y, 7)):
+        module = backend.module({}, lambda _module, x, outputs=outputs: outputs(x * 2))
+        register(module, lambda *_: None)
+        expected = trace.snapshot(outputs(backend.tensor([2.0, 4.0])))
+        trace.expect_value("outputs of which one is a tensor", expected, backend.call(module, leaf(backend)))
+
 
 @rule(
     "module.full-backward.views",
@@ -52,10 +58,15 @@ def expect_views(backend: Backend, trace: Trace, register: Callable[..., Any]) -
         "forward-is-given-copies",
         "forward-is-given-what-the-caller-gave",
         "forward-is-given-constants-themselves",
+        "tuple-of-one-output-unpacked-beside-backward-hooks",
+        "outputs-that-are-no-tensors-lost-beside-backward-hooks",
     ],
 )
 def test_views(backend: Backend, trace: Trace) -> None:
-    """In a module with a full backward hook forward gets a view of each input, and the caller one of each output."""
+    """In a module with a full backward hook forward gets a view of each input, and the caller one of each output.
+
+    The docstring speaks of each tensor that forward returns: a tuple of one stays a tuple, and no other output changes.
+    """
     expect_views(backend, trace, backend.register_full_backward_hook)
 
 
@@ -68,10 +79,15 @@ def test_views(backend: Backend, trace: Trace) -> None:
         "forward-is-given-copies",
         "forward-is-given-what-the-caller-gave",
         "forward-is-given-constants-themselves",
+        "tuple-of-one-output-unpacked-beside-backward-hooks",
+        "outputs-that-are-no-tensors-lost-beside-backward-hooks",
     ],
 )
 def test_views_for_pre_hooks(backend: Backend, trace: Trace) -> None:
-    """In a module with a backward pre-hook forward gets a view of each input, and the caller one of each output."""
+    """In a module with a backward pre-hook forward gets a view of each input, and the caller one of each output.
+
+    The docstring speaks of each tensor that forward returns: a tuple of one stays a tuple, and no other output changes.
+    """
     expect_views(backend, trace, backend.register_full_backward_pre_hook)
 
 
@@ -279,6 +295,7 @@ def test_gradient_of_a_gradient(backend: Backend, trace: Trace) -> None:
     mutants=[
         "results-of-module-backward-hooks-are-constants",
         "later-results-of-module-backward-hooks-are-constants",
+        "later-results-of-backward-pre-hooks-are-constants",
         "create-graph-ignored",
     ],
 )
@@ -299,15 +316,17 @@ def test_differentiable(backend: Backend, trace: Trace) -> None:
     trace.expect_value("first derivative", [30.0], first)
     trace.expect_value("of the factors", [[6.0], [10.0]], second)
 
-    x, y, factor = (backend.tensor([number], requires_grad=True) for number in (2.0, 3.0, 5.0))
-    module = backend.module({}, lambda _module, x, y: x * 2 + y * 3)
+    x, y, factor, outer = (backend.tensor([number], requires_grad=True) for number in (2.0, 3.0, 5.0, 7.0))
+    module = backend.module({}, lambda _module, x, y: (x * 2, y * 3))
+    backend.register_full_backward_pre_hook(module, lambda _, grads: (grads[0] * outer, grads[1] * outer))
     backend.register_full_backward_hook(module, lambda _, grads, _output: (grads[0] * factor, grads[1] * factor))
 
-    both = backend.grad(backend.call(lambda x, y: backend.sum(module(x, y)), x, y), [x, y], create_graph=True)
-    (second,) = backend.grad(backend.sum(both[0] + both[1] * 10), [factor])
+    first, second = backend.call(module, x, y)
+    both = backend.grad(backend.sum(first + second), [x, y], create_graph=True)
+    second = backend.grad(backend.sum(both[0] + both[1] * 10), [factor, outer])
 
-    trace.expect_value("gradients of both inputs", [[10.0], [15.0]], [*both])
-    trace.expect_value("of the factor of both", [32.0], second)
+    trace.expect_value("gradients of both inputs", [[70.0], [105.0]], [*both])
+    trace.expect_value("of the factors of both", [[224.0], [160.0]], second)
 
 
 @rule(

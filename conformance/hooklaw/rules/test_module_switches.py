@@ -177,10 +177,15 @@ def test_in_place(backend: Backend, trace: Trace) -> None:
         "zero-grad-of-a-module-reaches-the-first-parameter",
         "zero-grad-of-a-module-reaches-the-last-parameter",
         "zero-grad-of-a-module-reaches-those-around-it",
+        "zero-grad-of-a-module-fails-at-a-missing-gradient",
+        "zero-grad-of-a-module-stops-at-a-missing-gradient",
     ],
 )
 def test_zero_grad(backend: Backend, trace: Trace) -> None:
-    """zero_grad of a module sets the gradients of all its parameters to None, and to zeros with set_to_none=False."""
+    """zero_grad of a module sets the gradients of all its parameters to None, and to zeros with set_to_none=False.
+
+    So it does if other parameters have no gradient.
+    """
     zeros = ({"set_to_none": False}, [0.0])
     for options, left in (zeros, ({"set_to_none": True}, None), ({}, None), zeros, ({}, None), zeros):
         modules = nested(backend)
@@ -203,6 +208,14 @@ def test_zero_grad(backend: Backend, trace: Trace) -> None:
         backend.module_zero_grad(modules[0], **options)
         found = [backend.grad_of(module.weight) for module in modules]
         trace.expect_value("of all children and their children", [left] * 13, found)
+
+    for options, left in (zeros, ({}, None)):
+        modules = nested(backend)
+        for module in modules:
+            backend.set_grad(module.unit, backend.tensor([1.0]))
+        backend.module_zero_grad(modules[0], **options)
+        found = [backend.grad_of(module.unit) for module in modules]
+        trace.expect_value("beside parameters without a gradient", [left] * 3, found)
 
 
 def hooked_parameter(backend: Backend, trace: Trace) -> Any:
