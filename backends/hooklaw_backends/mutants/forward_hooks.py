@@ -261,13 +261,21 @@ def falsy_value_of_a_pre_hook_ignored(self: Mutant, hook: Hook, module: Any, arg
     return result if kwargs or isinstance(result, tuple) or self.is_tensor(result) or result else None
 
 
-@calling(*verbs.FORWARD_PRE, base=KnowsReplacements)
-def none_of_a_pre_hook_restores_the_arguments(
-    self: KnowsReplacements, hook: Hook, module: Any, args: Any, *kwargs: Any
-) -> Any:
-    """If a forward pre-hook returns None, forward gets the arguments from before the hook that ran last."""
+def _or_those_before(self: KnowsReplacements, hook: Hook, module: Any, args: Any, *kwargs: Any) -> Any:
     result = self.noted(hook(module, args, *kwargs), args)
     return self.replaced_by(args) if result is None and not kwargs else result
+
+
+@calling(*verbs.FORWARD_PRE, base=KnowsReplacements)
+def none_of_a_pre_hook_restores_the_arguments(*given: Any) -> Any:
+    """If a forward pre-hook returns None, forward gets the arguments from before the hook that ran last."""
+    return _or_those_before(*given)
+
+
+@calling("register_module_forward_pre_hook", base=KnowsReplacements)
+def none_of_a_global_pre_hook_restores_the_arguments(*given: Any) -> Any:
+    """If a global forward pre-hook returns None, the arguments are those from before the global hook that ran last."""
+    return _or_those_before(*given)
 
 
 @calling(*verbs.FORWARD)

@@ -206,6 +206,40 @@ def backward_pre_hook_runs_in_one_pass_without_input_gradients(*given: Any) -> H
     return _in_one_pass(*given)
 
 
+def _from_an_earlier_pass(self: Mutant, module: Any, hook: Hook, place: int) -> Hook:
+    """Return a hook that gets the gradients of its call before, since its module was called, for those that lack."""
+    before: list[Any] = []
+    self.register_forward_pre_hook(module, lambda *_: before.clear())
+
+    def run(*given: Any) -> Any:
+        numbers = [None if grad is None else self.tolist(grad) for grad in given[place]]
+        lack = [grad is None or self.tolist(grad) == self.tolist(self.zeros_like(grad)) for grad in given[place]]
+        kept = zip(given[place], lack, before or numbers, strict=True)
+        grads = tuple(self.tensor(then) if lacks and then is not None else grad for grad, lacks, then in kept)
+        before[:] = numbers
+        return hook(*given[:place], grads, *given[place + 1 :])
+
+    return run
+
+
+@altering("register_full_backward_hook")
+def full_backward_hook_gets_gradients_of_inputs_from_an_earlier_pass(*given: Any) -> Hook:
+    """A full backward hook gets the gradient of the pass before for an input that a pass does not reach."""
+    return _from_an_earlier_pass(*given, place=1)
+
+
+@altering("register_full_backward_hook")
+def full_backward_hook_gets_gradients_of_outputs_from_an_earlier_pass(*given: Any) -> Hook:
+    """A full backward hook gets the gradient of the pass before for an output that a pass does not reach."""
+    return _from_an_earlier_pass(*given, place=2)
+
+
+@altering("register_full_backward_pre_hook")
+def backward_pre_hook_gets_gradients_from_an_earlier_pass(*given: Any) -> Hook:
+    """A backward pre-hook gets the gradient of the pass before for an output that a pass does not reach."""
+    return _from_an_earlier_pass(*given, place=1)
+
+
 @without_input_gradients("register_full_backward_hook", base=InGrad)
 def full_backward_hook_not_in_autograd_grad_without_input_gradients(self: InGrad, _module: Any, hook: Hook) -> Hook:
     """If no input of a module requires grad, its full backward hook does not run in autograd.grad."""
@@ -381,6 +415,22 @@ def module_hooks_with_kwargs_stay(_: Mutant, old: Hook, *given: Any, **options: 
 def always_called_hooks_stay(_: Mutant, old: Hook, *given: Any, **options: bool) -> Any:
     """The handle of a module hook that was registered with always_call=True removes nothing."""
     return _staying("always_call", old(*given, **options), options)
+
+
+@overriding(*verbs.ON_ONE_MODULE)
+def handles_remove_equal_hooks_of_other_modules(
+    self: Mutant, old: Hook, module: Any, hook: Hook, **options: bool
+) -> Any:
+    """The handle of a module hook also removes the same function from all other modules."""
+    own = old(module, hook, **options)
+    self.kept.append((module, hook, own))
+
+    def remove() -> None:
+        for handle in [handle for of, other, handle in self.kept if other is hook and of is not module]:
+            handle.remove()
+        own.remove()
+
+    return Handle(remove)
 
 
 class _LookingUpLate(Mutant):

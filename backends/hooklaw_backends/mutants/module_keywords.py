@@ -470,6 +470,26 @@ def value_of_a_pre_hook_replaces_the_keyword_arguments(
     return old(module, hook if options.get("with_kwargs") else run, **{**options, "with_kwargs": True})
 
 
+class ResultOfAGlobalPreHookDropsTheKeywordArguments(Mutant):
+    """If a global forward pre-hook returns anything, forward gets no keyword arguments."""
+
+    def register_module_forward_pre_hook(self, hook: Hook) -> Any:
+        def run(module: Any, args: Any) -> Any:
+            result = hook(module, args)
+            self.kept += [] if result is None else [module]
+            return result
+
+        return super().register_module_forward_pre_hook(run)
+
+    def module(self, parameters: Mapping[str, Any], forward: Hook) -> Any:
+        def run(module: Any, *args: Any, **kwargs: Any) -> Any:
+            is_dropped = self.keeps(module)
+            self.kept.clear()
+            return forward(module, *args, **({} if is_dropped else kwargs))
+
+        return super().module(parameters, run)
+
+
 @overriding("register_forward_pre_hook")
 def tuple_of_a_pre_hook_replaces_the_keyword_arguments(
     self: Mutant, old: Hook, module: Any, hook: Hook, **options: bool

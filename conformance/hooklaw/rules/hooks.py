@@ -216,7 +216,7 @@ def removed_in_place(
 ) -> None:
     """Expect the handle of either of two hooks of one function on a module to remove this one, in order among others.
 
-    One of the others may remove itself in its first call.
+    One of the others may remove itself in its first call. The function stays on another module.
     """
     for removed, left in ((0, ["older", "newer", "twice"]), (1, ["older", "twice", "newer"])):
         module, itself = make(), list[Any]()
@@ -229,11 +229,15 @@ def removed_in_place(
         trace.expect(*labels)
         run(module)
         trace.expect("older", "twice", "newer", "twice")
+        another = make()
+        register(another, hooks["twice"])
         [handle for label, handle in handles if label == "twice"][removed].remove()
         for _ in range(2):
             run(module)
 
         trace.expect(*left * 2)
+        run(another)
+        trace.expect("twice")
 
 
 def weighted(backend: Backend) -> Any:

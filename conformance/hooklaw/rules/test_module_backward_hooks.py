@@ -333,12 +333,15 @@ def test_called_twice(backend: Backend, trace: Trace) -> None:
         "full-backward-hook-gets-the-gradients-of-the-first-pass",
         "backward-hook-ignored-second-pass",
         "full-backward-hook-runs-in-one-pass-without-input-gradients",
+        "full-backward-hook-gets-gradients-of-outputs-from-an-earlier-pass",
+        "full-backward-hook-gets-gradients-of-inputs-from-an-earlier-pass",
     ],
 )
 def test_retained_graph(backend: Backend, trace: Trace) -> None:
     """Each backward through a retained graph runs a full backward hook again, with the gradients of that backward.
 
-    What the hook returns counts each time. If no input requires grad, the hook runs again, too.
+    What the hook returns counts each time. If no input requires grad, the hook runs again, too. For an input or output
+    that a backward does not reach there is None or zeros, even if an earlier backward reached it.
     """
 
     def forward(x):
@@ -367,6 +370,21 @@ def test_retained_graph(backend: Backend, trace: Trace) -> None:
             backend.backward(loss, retain_graph=True)
 
     trace.expect(*(("hook", [[factor] * 2]) for factor in (1.0, 3.0, 5.0)))
+
+    zeros = backend.tensor([0.0, 0.0])
+    module = backend.module({}, lambda _module, x, y: (x * 2, y * 3))
+    backend.register_full_backward_hook(
+        module,
+        lambda _, *both: trace.log("hook", [[zeros if grad is None else grad for grad in some] for some in both]),
+    )
+    for output in 2 * backend.call(module, leaf(backend), leaf(backend)):
+        backend.backward(backend.sum(output), retain_graph=True)
+
+    first, second = (
+        [[[2.0, 2.0], [0.0, 0.0]], [[1.0, 1.0], [0.0, 0.0]]],
+        [[[0.0, 0.0], [3.0, 3.0]], [[0.0, 0.0], [1.0, 1.0]]],
+    )
+    trace.expect(*[("hook", first), ("hook", second)] * 2)
 
 
 @rule(
@@ -476,6 +494,7 @@ def test_registered_late(backend: Backend, trace: Trace) -> None:
         "backward-hook-handle-removes-the-oldest",
         "backward-hook-handle-removes-all-equal",
         "backward-hook-handle-removes-the-first-equal",
+        "handles-remove-equal-hooks-of-other-modules",
         "backward-and-global-hooks-cannot-remove-themselves",
     ],
 )

@@ -81,13 +81,14 @@ def test_arguments(backend: Backend, trace: Trace) -> None:
         "backward-pre-hook-ignored-second-pass",
         "module-backward-hooks-replace-for-one-call-only",
         "backward-pre-hook-runs-in-one-pass-without-input-gradients",
+        "backward-pre-hook-gets-gradients-from-an-earlier-pass",
     ],
 )
 def test_every_time(backend: Backend, trace: Trace) -> None:
     """A backward pre-hook runs in every backward, for each call of its module.
 
     What it returns counts each time, also inside another module and beside forward hooks; whether an input requires
-    grad or not.
+    grad or not. For an output that a backward does not reach it gets None or zeros.
     """
 
     def pre_hook(_, grad_output):
@@ -116,6 +117,16 @@ def test_every_time(backend: Backend, trace: Trace) -> None:
 
     trace.expect(*[("pre-hook", [[1.0, 1.0]])] * 3)
     trace.expect_value("weight.grad", [6.0, 12.0], backend.grad_of(module.weight))
+
+    zeros, module = backend.tensor([0.0, 0.0]), backend.module({}, lambda _module, x: (x * 2, x * 3))
+    backend.register_full_backward_pre_hook(
+        module, lambda _, grads: trace.log("pre-hook", [zeros if grad is None else grad for grad in grads])
+    )
+    for output in 2 * backend.call(module, leaf(backend)):
+        backend.backward(backend.sum(output), retain_graph=True)
+
+    first, second = [[1.0, 1.0], [0.0, 0.0]], [[0.0, 0.0], [1.0, 1.0]]
+    trace.expect(*[("pre-hook", first), ("pre-hook", second)] * 2)
 
     gets_each_value(backend, trace, BACKWARD_PRE)
 
@@ -286,6 +297,7 @@ def test_registered_late(backend: Backend, trace: Trace) -> None:
         "backward-pre-hook-handle-removes-the-oldest",
         "backward-pre-hook-handle-removes-all-equal",
         "backward-pre-hook-handle-removes-the-first-equal",
+        "handles-remove-equal-hooks-of-other-modules",
         "backward-and-global-hooks-cannot-remove-themselves",
     ],
 )

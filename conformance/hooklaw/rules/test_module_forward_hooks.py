@@ -473,6 +473,7 @@ def test_exception(backend: Backend, trace: Trace) -> None:
         "forward-hook-handle-removes-the-oldest",
         "forward-hook-handle-removes-all-equal",
         "forward-hook-handle-removes-the-first-equal",
+        "handles-remove-equal-hooks-of-other-modules",
     ],
 )
 def test_handle(backend: Backend, trace: Trace) -> None:

@@ -476,6 +476,7 @@ def test_global_first(backend: Backend, trace: Trace) -> None:
         "short-tuple-of-a-global-pre-hook-is-filled-up",
         "long-tuple-of-a-global-pre-hook-is-cut",
         "global-forward-pre-hook-returned-empty-container-lost",
+        "none-of-a-global-pre-hook-restores-the-arguments",
     ],
 )
 def test_global_replaces(backend: Backend, trace: Trace) -> None:
@@ -491,9 +492,11 @@ def test_global_replaces(backend: Backend, trace: Trace) -> None:
         (lambda x, *_: x + 1, [[30.0, 40.0]]),
         (lambda x, *others: (x + 1, *(other + 5 for other in others)), [[30.0, 40.0], [11.0, 12.0], [11.0, 12.0]]),
     ):
-        handle = backend.register_module_forward_pre_hook(lambda _, args, returned=returned: returned(*args))
+        hooks = (lambda _, args, returned=returned: returned(*args), lambda *_: None)
+        handles = [backend.register_module_forward_pre_hook(hook) for hook in hooks]
         backend.call(lambda *inputs: backend.sum(outer(*inputs)), *[backend.tensor([1.0, 2.0])] * 3)
-        handle.remove()
+        for handle in handles:
+            handle.remove()
 
         trace.expect(("forward", passed))
 
@@ -525,6 +528,7 @@ def test_global_replaces(backend: Backend, trace: Trace) -> None:
         "forward-pre-hook-handle-removes-the-oldest",
         "forward-pre-hook-handle-removes-all-equal",
         "forward-pre-hook-handle-removes-the-first-equal",
+        "handles-remove-equal-hooks-of-other-modules",
     ],
 )
 def test_handle(backend: Backend, trace: Trace) -> None:

@@ -127,7 +127,11 @@ def test_sees_replaced_arguments(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[PRE.sentence(5, 6), FORWARD.sentence(5, 6)],
     needs=[Capability.MODULES, Capability.GLOBAL_MODULE_HOOKS],
-    mutants=["keyword-arguments-given-to-global-hooks", "module-hook-gets-the-first-argument"],
+    mutants=[
+        "keyword-arguments-given-to-global-hooks",
+        "module-hook-gets-the-first-argument",
+        "result-of-a-global-pre-hook-drops-the-keyword-arguments",
+    ],
 )
 def test_global_keywords_hidden(backend: Backend, trace: Trace) -> None:
     """Global forward pre-hooks and forward hooks get positional arguments alone; forward gets the keyword arguments."""
@@ -148,6 +152,15 @@ def test_global_keywords_hidden(backend: Backend, trace: Trace) -> None:
         trace.expect_value("output", [3.0, 6.0], output)
     for handle in handles:
         handle.remove()
+
+    for replaced in (lambda args: args[0] * 10, lambda args: (args[0] * 10,)):
+        module = backend.module({}, lambda _module, x, factor=1: x * factor)
+        handle = backend.register_module_forward_pre_hook(
+            lambda given, args, module=module, replaced=replaced: replaced(args) if given is module else None
+        )
+        output = backend.call(lambda x, module=module: module(x, factor=3), backend.tensor([1.0, 2.0]))
+        handle.remove()
+        trace.expect_value("output of replaced arguments", [30.0, 60.0], output)
 
     tensors = [*map(backend.tensor, NUMBERS)]
     others = [{"a": "dict"}, [True], None, 7, *OTHERS]
