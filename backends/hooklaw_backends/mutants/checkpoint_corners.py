@@ -445,3 +445,88 @@ def sequential_restores_the_random_state_before_each_function(
         return run
 
     return old([numbered(*each) for each in enumerate(functions)], segments, *given, **how)
+
+
+def _returned_inputs_detached(self: Mutant, fn: Hook) -> Hook:
+    """Return a function that detaches those of its arguments that it returns."""
+
+    def run(*given: Any, **keywords: Any) -> Any:
+        outputs = fn(*given, **keywords)
+        if not isinstance(outputs, tuple):
+            return outputs
+        return tuple(self.detach(each) if any(each is value for value in given) else each for each in outputs)
+
+    return run
+
+
+@overriding("checkpoint")
+def checkpoint_detaches_the_inputs_that_it_returns(self: Mutant, old: Hook, fn: Hook, *inputs: Any, **how: Any) -> Any:
+    """An output of a non-reentrant checkpoint that is one of its inputs does not require grad."""
+    return old(fn if how.get("use_reentrant") else _returned_inputs_detached(self, fn), *inputs, **how)
+
+
+@overriding("checkpoint")
+def reentrant_checkpoint_detaches_the_inputs_that_it_returns(
+    self: Mutant, old: Hook, fn: Hook, *inputs: Any, **how: Any
+) -> Any:
+    """The gradient for an output of a reentrant checkpoint that is one of its inputs is lost."""
+    return old(_returned_inputs_detached(self, fn) if how.get("use_reentrant") else fn, *inputs, **how)
+
+
+class CheckpointInsideOneOfTheOtherKindDetached(Mutant):
+    """A reentrant checkpoint inside a non-reentrant one has no gradient, and the other way round."""
+
+    around = fresh(list[Any])
+    """What use_reentrant is of each checkpoint under way."""
+
+    def checkpoint(self, fn: Hook, *inputs: Any, **how: Any) -> Any:
+        def region(*given: Any, **keywords: Any) -> Any:
+            self.around.append(how.get("use_reentrant"))
+            try:
+                return fn(*given, **keywords)
+            finally:
+                self.around.pop()
+
+        output = super().checkpoint(region, *inputs, **how)
+        is_mixed = bool(self.around) and self.around[-1] is not how.get("use_reentrant")
+        return self.detach(output) if is_mixed and self.is_tensor(output) else output
+
+
+@overriding("checkpoint")
+def reentrant_checkpoint_of_numbers_is_recorded(_self: Mutant, old: Hook, fn: Hook, *inputs: Any, **how: Any) -> Any:
+    """A reentrant checkpoint that is given numbers alone is recorded."""
+    numbers = [isinstance(value, int | float) for value in inputs]
+    return fn(*inputs) if how.get("use_reentrant") and numbers and all(numbers) else old(fn, *inputs, **how)
+
+
+class CheckpointTakesCapturedProductsForConstants(Mutant):
+    """A non-reentrant checkpoint has no gradients for the products that it captured, only for leaves."""
+
+    products_before = fresh(list[Any])
+    arguments = fresh(list[Any])
+    """Those of each checkpoint under way."""
+
+    def call(self, fn: Hook, *tensors: Any) -> Any:
+        def multiply(original: Hook, left: Any, right: Any) -> Any:
+            product = original(*(map(self._cut, (left, right)) if self.arguments else (left, right)))
+            if not self.arguments:
+                self.products_before.append(weakref.ref(product))
+            return product
+
+        with self.products_by(multiply):
+            return super().call(fn, *tensors)
+
+    def _cut(self, value: Any) -> Any:
+        is_captured = not any(value is given for given in self.arguments[-1])
+        is_product = any(alive() is value for alive in self.products_before)
+        return self.detach(value) if self.is_tensor(value) and is_captured and is_product else value
+
+    def checkpoint(self, fn: Hook, *inputs: Any, **how: Any) -> Any:
+        def region(*given: Any, **keywords: Any) -> Any:
+            self.arguments.append([*given, *keywords.values()])
+            try:
+                return fn(*given, **keywords)
+            finally:
+                self.arguments.pop()
+
+        return super().checkpoint(fn if how.get("use_reentrant") else region, *inputs, **how)

@@ -61,6 +61,65 @@ def backward_hooks_doubled_in_a_checkpoint(self: _KnowsItsCheckpoints, hook: Hoo
     return (hook(*given) if self.made else None, hook(*given))[1]
 
 
+class _KnowsLaterModules(_KnowsItsCheckpoints):
+    """A mutant that keeps the modules that a checkpoint calls after another one."""
+
+    called = fresh(list[Any])
+    """The modules that the checkpoint under way has called."""
+
+    def checkpoint(self, fn: Hook, *inputs: Any, **how: Any) -> Any:
+        def region(*given: Any, **keywords: Any) -> Any:
+            outer, self.called = self.called, []
+            try:
+                return fn(*given, **keywords)
+            finally:
+                self.called = outer
+
+        return super().checkpoint(region, *inputs, **how)
+
+    def module(self, parameters: Any, forward: Hook) -> Any:
+        def run(module: Any, *given: Any, **keywords: Any) -> Any:
+            if self.run_nr:
+                self.kept += [module] if self.called else []
+                self.called.append(module)
+            return forward(module, *given, **keywords)
+
+        return super().module(parameters, run)
+
+    def runs_again_after_another(self, *, more: int) -> bool:
+        """Whether a checkpoint runs again, and has called another module before this one, or `more`."""
+        return self.run_nr > 1 and len(self.called) > more
+
+
+@calling(*verbs.MODULE_BACKWARD, base=_KnowsLaterModules)
+def backward_hooks_of_later_modules_silent_in_a_checkpoint(
+    self: _KnowsLaterModules, hook: Hook, module: Any, *grads: Any
+) -> Any:
+    """Of the modules that a checkpoint calls, only the first has full backward hooks that run."""
+    return None if self.keeps(module) else hook(module, *grads)
+
+
+@calling("register_forward_hook", base=_KnowsLaterModules)
+def forward_hooks_of_later_modules_lost_in_recomputation(self: _KnowsLaterModules, hook: Hook, *given: Any) -> Any:
+    """Of the modules that a checkpoint calls again in backward, only the first has forward hooks that run."""
+    return None if self.runs_again_after_another(more=1) else hook(*given)
+
+
+@calling("register_forward_pre_hook", base=_KnowsLaterModules)
+def forward_pre_hooks_of_later_modules_lost_in_recomputation(self: _KnowsLaterModules, hook: Hook, *given: Any) -> Any:
+    """Of the modules that a checkpoint calls again in backward, only the first has forward pre-hooks that run."""
+    return None if self.runs_again_after_another(more=0) else hook(*given)
+
+
+@overriding("retain_grad", base=_KnowsItsCheckpoints)
+def later_retain_grad_lost_in_a_checkpoint(self: _KnowsItsCheckpoints, old: Hook, tensor: Any) -> None:
+    """Of the gradients that the function of a checkpoint retains, only the first is retained."""
+    if self.depth:
+        self.kept.append(tensor)
+    if not (self.depth and self.kept[1:]):
+        old(tensor)
+
+
 @calling("register_hook", base=_KnowsItsCheckpoints)
 def input_hooks_of_a_checkpoint_run_twice(self: _KnowsItsCheckpoints, hook: Hook, grad: Any) -> Any:
     """Tensor hooks run twice if a checkpoint was made."""
@@ -200,6 +259,24 @@ def backward_hooks_doubled_in_a_sequence(self: _KnowsSequences, hook: Hook, modu
 def backward_hooks_silent_in_the_last_segment(self: _KnowsSequences, hook: Hook, module: Any, *grads: Any) -> Any:
     """Full backward hooks of the last module in checkpoint_sequential do not run."""
     return None if any(module is last for last in self.last) else hook(module, *grads)
+
+
+class _KnowsSegments(Mutant):
+    """A mutant that keeps those functions of checkpoint_sequential that another one follows in their segment."""
+
+    def checkpoint_sequential(self, functions: Any, segments: int, *inputs: Any, **how: Any) -> Any:
+        size = len(functions) // segments
+        for nr in range(segments - 1):
+            self.kept += functions[nr * size : (nr + 1) * size - 1]
+        return super().checkpoint_sequential(functions, segments, *inputs, **how)
+
+
+@calling(*verbs.MODULE_BACKWARD, base=_KnowsSegments)
+def backward_hooks_of_the_last_module_of_a_segment_alone(
+    self: _KnowsSegments, hook: Hook, module: Any, *grads: Any
+) -> Any:
+    """Of the modules in a segment of checkpoint_sequential that runs again, only the last has backward hooks."""
+    return None if self.keeps(module) else hook(module, *grads)
 
 
 class _Leaking(Knowing):

@@ -160,6 +160,30 @@ class RandomStateOfACheckpointRestoredOnce(Mutant):
         return super().checkpoint(counted, *inputs, **how)
 
 
+class RandomStateRestoredBeforeEachDraw(_RunsAgain):
+    """In a recomputation each draw finds the generator as it was when the checkpoint began."""
+
+    is_again = False
+
+    def rand_like(self, tensor: Any) -> Any:
+        if self.is_again:
+            self.manual_seed(0)
+        draw: Hook = super().rand_like
+        return draw(tensor)
+
+    def again(self, fn: Hook, *given: Any, **keywords: Any) -> Any:
+        self.is_again = True
+        try:
+            return fn(*given, **keywords)
+        finally:
+            self.is_again = False
+
+    def checkpoint(self, fn: Hook, *inputs: Any, **how: Any) -> Any:
+        if how.get("preserve_rng_state") is not False:
+            self.manual_seed(0)
+        return super().checkpoint(fn, *inputs, **how)
+
+
 class _KnowsItsRecomputation(_RunsAgain):
     """A mutant that knows whether a checkpoint's function runs again."""
 

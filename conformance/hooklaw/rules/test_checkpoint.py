@@ -124,12 +124,15 @@ def test_retain_graph(backend: Backend, trace: Trace) -> None:
         "reentrant-checkpoint-needs-a-gradient-for-its-first-output",
         "checkpoint-overlooks-a-repeated-input",
         "constant-inputs-of-a-checkpoint-get-gradients",
+        "checkpoint-detaches-the-inputs-that-it-returns",
+        "reentrant-checkpoint-detaches-the-inputs-that-it-returns",
     ],
 )
 def test_several(backend: Backend, trace: Trace) -> None:
     """A checkpoint, reentrant or not, of several inputs and outputs has the gradients of each that requires grad.
 
-    It has them also if a tensor is given twice, or if the loss uses only some of the outputs.
+    It has them also if a tensor is given twice, if an output is one of the inputs, or if the loss uses only some of
+    the outputs.
     """
 
     def fn(a, constant, b, again):
@@ -157,6 +160,16 @@ def test_several(backend: Backend, trace: Trace) -> None:
         backend.backward(backend.call(forward, x, weight))
         trace.expect_value(f"x.grad that is 0-d or zero, {kind}", numbers, backend.grad_of(x))
 
+    for kind, use_reentrant in KINDS.items():
+
+        def passes_on(x, use_reentrant=use_reentrant):
+            given, squared = backend.checkpoint(lambda x: (x, x * x), x, use_reentrant=use_reentrant)
+            return backend.sum(given * 3 + squared)
+
+        x = leaf(backend)
+        backend.backward(backend.call(passes_on, x))
+        trace.expect_value(f"x.grad, of an input that is an output, {kind}", [5.0, 7.0], backend.grad_of(x))
+
 
 @rule(
     "checkpoint.nested",
@@ -168,17 +181,18 @@ def test_several(backend: Backend, trace: Trace) -> None:
         "checkpoint-inside-two-detached",
         "second-checkpoint-inside-detached",
         "leaves-captured-in-an-inner-checkpoint-have-no-gradient",
+        "checkpoint-inside-one-of-the-other-kind-detached",
     ],
 )
 def test_nested(backend: Backend, trace: Trace) -> None:
-    """A checkpoint inside another of the same kind has the right gradients.
+    """A checkpoint inside another, of the same kind or not, has the right gradients.
 
     Checkpointing can be applied to any part of a model, so also to a part that has a checkpoint inside.
     """
-    for kind, use_reentrant in KINDS.items():
+    for (kind, use_reentrant), inner in product(KINDS.items(), KINDS.values()):
         weight = leaf(backend, 1.0, 1.0)
 
-        def inside(fn, x, use_reentrant=use_reentrant):
+        def inside(fn, x, use_reentrant=inner):
             return backend.checkpoint(fn, x, use_reentrant=use_reentrant)
 
         def fn(x, inside=inside, weight=weight):
@@ -187,8 +201,9 @@ def test_nested(backend: Backend, trace: Trace) -> None:
         x = leaf(backend)
         backend.backward(backend.call(region(backend, fn, use_reentrant=use_reentrant), x))
 
-        trace.expect_value(f"x.grad, {kind}", [5.0, 80.0], backend.grad_of(x))
-        trace.expect_value(f"gradient of a captured leaf, {kind}", [1.0, 32.0], backend.grad_of(weight))
+        said = f"{kind}, inside reentrant: {inner}"
+        trace.expect_value(f"x.grad, {said}", [5.0, 80.0], backend.grad_of(x))
+        trace.expect_value(f"gradient of a captured leaf, {said}", [1.0, 32.0], backend.grad_of(weight))
 
 
 @rule(
@@ -255,6 +270,7 @@ def test_no_input_requires_grad(backend: Backend, trace: Trace) -> None:
         "checkpoint-use-reentrant-always-false",
         "reentrant-checkpoint-of-several-constants-is-recorded",
         "reentrant-checkpoint-without-inputs-is-recorded",
+        "reentrant-checkpoint-of-numbers-is-recorded",
     ],
 )
 def test_reentrant_needs_an_input(backend: Backend, trace: Trace) -> None:
@@ -264,8 +280,8 @@ def test_reentrant_needs_an_input(backend: Backend, trace: Trace) -> None:
     def forward(*inputs: Any) -> Any:
         return backend.checkpoint(lambda *given: sum(given, weight * 2), *inputs, use_reentrant=True)
 
-    for count in range(3):
-        y = backend.call(forward, *[backend.tensor([1.0, 2.0]) for _ in range(count)])
+    for inputs in ([], [2.0], [backend.tensor([1.0, 2.0])], [backend.tensor([1.0, 2.0]) for _ in range(2)]):
+        y = backend.call(lambda given=inputs: forward(*given))
 
         trace.expect_value("output requires grad", expected=False, observed=backend.requires_grad(y))
 

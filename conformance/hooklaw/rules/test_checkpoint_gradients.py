@@ -21,6 +21,7 @@ from hooklaw.rules.checkpoints import CHECKPOINT, NEEDS, leaf, region
         "autograd-grad-through-a-checkpoint-starts-at-its-first-output-alone",
         "backward-input-that-is-checkpoint-lost",
         "inputs-of-a-checkpoint-that-are-not-leaves-have-no-gradient",
+        "checkpoint-takes-captured-products-for-constants",
     ],
 )
 def test_every_kind_of_backward(backend: Backend, trace: Trace) -> None:
@@ -59,6 +60,13 @@ def test_every_kind_of_backward(backend: Backend, trace: Trace) -> None:
     backend.backward(backend.call(lambda y: backend.sum(y * 5), other), inputs=[inputs[1], other])
     gradients = [backend.grad_of(inputs[1]), backend.grad_of(other)]
     trace.expect_value("input.grad and output.grad", [[20.0, 40.0], [5.0, 5.0]], gradients)
+
+    def captures(x):
+        captured = x * 3
+        return backend.sum(backend.checkpoint(lambda x: x * captured, x, use_reentrant=False))
+
+    grads = backend.grad(backend.call(captures, x), [x])
+    trace.expect_value("gradient through a captured result", [[6.0, 12.0]], grads)
 
 
 @rule(
@@ -176,7 +184,10 @@ def test_batched(backend: Backend, trace: Trace) -> None:
     mutants=["checkpoint-is-recomputed-by-the-outer-pass-only", "backward-in-a-pass-that-recomputed-lost"],
 )
 def test_backward_in_hook(backend: Backend, trace: Trace) -> None:
-    """A hook on a Node of a non-reentrant checkpoint may run a backward through the same checkpoint."""
+    """A hook on a Node of a non-reentrant checkpoint may run a pass through the same checkpoint, which recomputes it.
+
+    Each pass recomputes for itself.
+    """
 
     def fn(x):
         trace.log("run")

@@ -13,7 +13,13 @@ TENSOR_HOOK = docstring("torch.Tensor.register_hook")
     level=Level.MUST,
     sources=[CHECKPOINT.sentence(5, 17, 52)],
     needs=[*WITH_OPTIONS, Capability.MODULES],
-    mutants=["checkpoint-recomputes-nothing", "forward-hook-lost-recomputation", "forward-pre-hook-lost-recomputation"],
+    mutants=[
+        "checkpoint-recomputes-nothing",
+        "forward-hook-lost-recomputation",
+        "forward-pre-hook-lost-recomputation",
+        "forward-hooks-of-later-modules-lost-in-recomputation",
+        "forward-pre-hooks-of-later-modules-lost-in-recomputation",
+    ],
 )
 def test_forward_hooks(backend: Backend, trace: Trace) -> None:
     """Forward hooks in a checkpoint run again in backward, if it is reentrant or made with early_stop=False.
@@ -21,15 +27,18 @@ def test_forward_hooks(backend: Backend, trace: Trace) -> None:
     So do forward pre-hooks.
     """
     for kind, use_reentrant in KINDS.items():
-        module = backend.module({}, lambda _module, x: x * x)
-        backend.register_forward_pre_hook(module, lambda *_, kind=kind: trace.log(f"pre-hook, {kind}"))
-        backend.register_forward_hook(module, lambda *_, kind=kind: trace.log(f"hook, {kind}"))
+        first, second = (backend.module({}, lambda _module, x: x * x) for _ in range(2))
+        for name, module in (("first", first), ("second", second)):
+            backend.register_forward_pre_hook(module, lambda *_, said=f"{name}, {kind}": trace.log(f"pre-hook, {said}"))
+            backend.register_forward_hook(module, lambda *_, said=f"{name}, {kind}": trace.log(f"hook, {said}"))
         how = {} if use_reentrant else {"early_stop": False}
+        forward = region(backend, lambda x, one=first, two=second: two(one(x)), use_reentrant=use_reentrant, **how)
+        labels = [f"{hook}, {name}, {kind}" for name in ("first", "second") for hook in ("pre-hook", "hook")]
 
-        loss = backend.call(region(backend, module, use_reentrant=use_reentrant, **how), leaf(backend))
-        trace.expect(f"pre-hook, {kind}", f"hook, {kind}")
+        loss = backend.call(forward, leaf(backend))
+        trace.expect(*labels)
         backend.backward(loss)
-        trace.expect(f"pre-hook, {kind}", f"hook, {kind}")
+        trace.expect(*labels)
 
 
 @rule(
@@ -87,6 +96,7 @@ def test_forward_hook_replaces(backend: Backend, trace: Trace) -> None:
         "backward-hooks-silent-in-a-checkpoint",
         "backward-hooks-doubled-in-a-checkpoint",
         "backward-hooks-in-a-checkpoint-run-in-the-first-pass-only",
+        "backward-hooks-of-later-modules-silent-in-a-checkpoint",
     ],
 )
 def test_backward_hook_inside(backend: Backend, trace: Trace) -> None:
@@ -95,13 +105,14 @@ def test_backward_hook_inside(backend: Backend, trace: Trace) -> None:
     It is called every time these gradients are computed, and a backward computes them once, though forward ran twice.
     """
     for use_reentrant in KINDS.values():
-        module = backend.module({}, lambda _module, x: x * x)
-        backend.register_full_backward_hook(module, lambda _module, *grads: trace.log("hook", grads))
-        forward = region(backend, lambda x, module=module: module(x) * x, use_reentrant=use_reentrant)
+        first, second = (backend.module({}, lambda _module, x: x * x) for _ in range(2))
+        for name, module in (("first", first), ("second", second)):
+            backend.register_full_backward_hook(module, lambda _module, *grads, name=name: trace.log(name, grads))
+        forward = region(backend, lambda x, one=first, two=second: two(one(x) * x), use_reentrant=use_reentrant)
         for _ in range(2):
             backend.backward(backend.call(forward, leaf(backend)))
 
-            trace.expect(("hook", [[[2.0, 8.0]], [[1.0, 2.0]]]))
+            trace.expect(("second", [[[2.0, 16.0]], [[1.0, 1.0]]]), ("first", [[[4.0, 128.0]], [[2.0, 32.0]]]))
 
 
 @rule(
@@ -188,7 +199,7 @@ def test_tensor_hook_in_reentrant(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[CHECKPOINT.sentence(19), docstring("torch.Tensor.retain_grad").sentence(2)],
     needs=[*NEEDS, Capability.RETAIN_GRAD],
-    mutants=["retain-grad-lost-in-a-checkpoint"],
+    mutants=["retain-grad-lost-in-a-checkpoint", "later-retain-grad-lost-in-a-checkpoint"],
 )
 def test_retain_grad(backend: Backend, trace: Trace) -> None:
     """A tensor whose gradient the forward of a non-reentrant checkpoint retains has it in .grad after backward.
@@ -199,14 +210,16 @@ def test_retain_grad(backend: Backend, trace: Trace) -> None:
 
     def fn(x):
         y = x * x
+        z = y * x
         if not made:
-            backend.retain_grad(y)
-        made.append(y)
-        return y * x
+            for tensor in (y, z):
+                backend.retain_grad(tensor)
+        made.extend((y, z))
+        return z * 3
 
     backend.backward(backend.call(region(backend, fn, use_reentrant=False), leaf(backend)))
 
-    trace.expect_value("y.grad", [1.0, 2.0], backend.grad_of(made[0]))
+    trace.expect_value("gradients", [[3.0, 6.0], [3.0, 3.0]], [backend.grad_of(tensor) for tensor in made[:2]])
 
 
 @rule(

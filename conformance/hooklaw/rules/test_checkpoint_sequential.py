@@ -137,6 +137,7 @@ def test_modules(backend: Backend, trace: Trace) -> None:
         "backward-hooks-silent-in-a-sequence",
         "backward-hooks-doubled-in-a-sequence",
         "backward-hooks-silent-in-the-last-segment",
+        "backward-hooks-of-the-last-module-of-a-segment-alone",
     ],
 )
 def test_backward_hooks(backend: Backend, trace: Trace) -> None:
@@ -145,22 +146,24 @@ def test_backward_hooks(backend: Backend, trace: Trace) -> None:
     A backward computes them once, though the forward of all segments but the last runs twice.
     """
     for use_reentrant in KINDS.values():
-        for segments in (1, 2, 3):
-            modules = [backend.module({}, lambda _module, x: x * x) for _ in range(3)]
+        for segments in (1, 2, 4):
+            modules = [backend.module({}, lambda _module, x: x * x) for _ in range(4)]
             for number, module in enumerate(modules):
                 before, after = trace.saw(f"pre-hook {number}"), trace.saw(f"hook {number}")
                 backend.register_full_backward_pre_hook(module, lambda _, grads, before=before: before(grads))
                 backend.register_full_backward_hook(module, lambda _, grads, _outputs, after=after: after(grads))
             forward = sequence(backend, modules, segments, use_reentrant=use_reentrant)
-            backend.backward(backend.call(forward, leaf(backend)))
+            backend.backward(backend.call(forward, leaf(backend, 1.0, -1.0)))
 
             trace.expect(
-                ("pre-hook 2", [[1.0, 1.0]]),
-                ("hook 2", [[2.0, 32.0]]),
-                ("pre-hook 1", [[2.0, 32.0]]),
-                ("hook 1", [[4.0, 256.0]]),
-                ("pre-hook 0", [[4.0, 256.0]]),
-                ("hook 0", [[8.0, 1024.0]]),
+                ("pre-hook 3", [[1.0, 1.0]]),
+                ("hook 3", [[2.0, 2.0]]),
+                ("pre-hook 2", [[2.0, 2.0]]),
+                ("hook 2", [[4.0, 4.0]]),
+                ("pre-hook 1", [[4.0, 4.0]]),
+                ("hook 1", [[8.0, 8.0]]),
+                ("pre-hook 0", [[8.0, 8.0]]),
+                ("hook 0", [[16.0, -16.0]]),
             )
 
 
