@@ -319,6 +319,21 @@ class TensorsRecomputedAgainOutliveTheirUse(_CountsItsRuns):
             return fn(*given, **keywords)
 
 
+class LastRecomputedTensorOutlivesItsUse(_CountsItsRuns):
+    """A checkpoint keeps the last product that its function computes again, if that is not the first."""
+
+    def run(self, fn: Hook, before: int, *given: Any, **keywords: Any) -> Any:
+        made: list[Any] = []
+
+        def keeping(multiply: Hook, left: Any, right: Any) -> Any:
+            made.append(multiply(left, right))
+            self.kept = made[1:][-1:]
+            return made[-1]
+
+        with self.products_by(keeping) if before else nullcontext():
+            return fn(*given, **keywords)
+
+
 class AutogradGradRecomputesWhatItDoesNotReach(Mutant):
     """autograd.grad runs the functions of all earlier checkpoints again, even of those beyond its inputs."""
 

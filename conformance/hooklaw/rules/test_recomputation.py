@@ -2,7 +2,7 @@
 
 import weakref
 from collections.abc import Generator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from itertools import product
 from typing import Any
 
@@ -134,6 +134,7 @@ def test_reentrant_goes_to_the_end(backend: Backend, trace: Trace) -> None:
         "checkpoint-determinism-check-set-always",
         "recomputation-compares-its-first-tensor-only",
         "recomputation-compares-its-first-and-last-tensor-only",
+        "later-recomputations-are-not-compared",
     ],
 )
 def test_other_shapes(backend: Backend, trace: Trace) -> None:
@@ -153,6 +154,31 @@ def test_other_shapes(backend: Backend, trace: Trace) -> None:
 
         with trace.raises(ErrorKind.CHECKPOINT_MISMATCH):
             backend.backward(loss)
+
+    def halves(x, factor):
+        return x * backend.tensor(factor), x * backend.tensor(factor)
+
+    differs_in_its_second_recomputation(backend, trace, lambda x: halves(x, [2.0, 2.0]), lambda x: halves(x, 2.0))
+
+
+def differs_in_its_second_recomputation(backend: Backend, trace: Trace, usual: Any, other: Any) -> None:
+    """Expect an error if a function of two outputs runs as another in its second recomputation.
+
+    A second backward may use what the first one recomputed; then there is no second recomputation.
+    """
+    recomputes = False
+    for differs in (False, True):
+        runs: list[int] = []
+
+        def fn(x, differs=differs, runs=runs):
+            runs.append(0)
+            return other(x) if differs and runs[2:] else usual(x)
+
+        first, second = backend.call(lambda x, fn=fn: backend.checkpoint(fn, x, use_reentrant=False), leaf(backend))
+        backend.backward(backend.sum(first))
+        with trace.raises(ErrorKind.CHECKPOINT_MISMATCH) if differs and recomputes else nullcontext():
+            backend.backward(backend.sum(second))
+        recomputes = bool(runs[2:])
 
 
 def of_another_dtype(backend: Backend, *, nr: int = 0) -> Any:
@@ -253,7 +279,11 @@ def test_reentrant_unchecked(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[observed("an error says that another number of tensors was saved")],
     needs=NEEDS,
-    mutants=["checkpoint-recomputes-nothing", "recomputation-that-saves-one-fewer-is-no-error"],
+    mutants=[
+        "checkpoint-recomputes-nothing",
+        "recomputation-that-saves-one-fewer-is-no-error",
+        "later-recomputations-may-save-fewer",
+    ],
 )
 def test_fewer_tensors(backend: Backend, trace: Trace) -> None:
     """A non-reentrant checkpoint whose recomputation saves fewer tensors than its forward is an error."""
@@ -264,6 +294,10 @@ def test_fewer_tensors(backend: Backend, trace: Trace) -> None:
 
         with trace.raises(ErrorKind.CHECKPOINT_MISMATCH):
             backend.backward(loss)
+
+    differs_in_its_second_recomputation(
+        backend, trace, lambda x: (x * x, backend.exp(x)), lambda x: (x * 2, backend.exp(x))
+    )
 
 
 @rule(
@@ -389,6 +423,7 @@ def test_stopped_and_freed(backend: Backend, trace: Trace) -> None:
     mutants=[
         "recomputed-tensors-outlive-their-use",
         "tensors-recomputed-again-outlive-their-use",
+        "last-recomputed-tensor-outlives-its-use",
     ],
 )
 def test_recomputed_is_freed(backend: Backend, trace: Trace) -> None:
@@ -398,8 +433,9 @@ def test_recomputed_is_freed(backend: Backend, trace: Trace) -> None:
 
         def fn(x, made=made):
             y = x * x
-            made.append(weakref.ref(y))
-            return y * y * x
+            z = y * y
+            made.extend((weakref.ref(y), weakref.ref(z)))
+            return z * x
 
         def forward(x, fn=fn, made=made):
             before = x * 1
@@ -411,7 +447,7 @@ def test_recomputed_is_freed(backend: Backend, trace: Trace) -> None:
             for passes, retain_graph in enumerate(retained, 1):
                 backend.backward(loss, retain_graph=retain_graph)
 
-                trace.expect(("are freed", [True] * (1 + passes)))
+                trace.expect(("are freed", [True] * 2 * (1 + passes)))
 
 
 @rule(

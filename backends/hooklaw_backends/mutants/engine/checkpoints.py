@@ -3,13 +3,14 @@
 from copy import copy
 from math import prod
 from typing import Any
+from weakref import WeakSet
 
 from hooklaw.model import _checkpoint
 from hooklaw.model.errors import CheckpointMismatchError
 from hooklaw.model.strided import filled
 from hooklaw.model.tensor import Tensor
-from hooklaw_backends.mutants.base import Hook
-from hooklaw_backends.mutants.inside import Inside, inside
+from hooklaw_backends.mutants.base import Hook, fresh
+from hooklaw_backends.mutants.inside import Inside, inside, instead_of
 
 RECOMPUTED = vars(_checkpoint)["_Recomputed"]
 
@@ -38,6 +39,36 @@ def debug_names_the_last_operation_of_the_recomputation(self: Inside, old: Hook,
     if this.how.ran:
         this.how.ran.again[:-1] = []
     return old(this, said)
+
+
+class LaterRecomputationsAreNotCompared(Inside):
+    """Only the first recomputation of a checkpoint is compared with its forward."""
+
+    compared = fresh(WeakSet[Any])
+
+    @instead_of(RECOMPUTED, "_compared")
+    def _unless_one_was(self, old: Hook, this: Any, computed: Any) -> Any:
+        checked = _with(this, this.packed)
+        checked.how = this.how._replace(compares=this.how.compares and this not in self.compared)
+        self.compared.add(this)
+        return old(checked, computed)
+
+
+class LaterRecomputationsMaySaveFewer(Inside):
+    """A recomputation that saves fewer tensors than forward is an error if it is the first; others give zeros."""
+
+    ran = fresh(WeakSet[Any])
+
+    @instead_of(RECOMPUTED, "_run_again")
+    def _unless_it_did(self, old: Hook, this: Any) -> Any:
+        is_later = this in self.ran
+        self.ran.add(this)
+        try:
+            return old(this)
+        except CheckpointMismatchError as error:
+            if not is_later or "tensors were recomputed" not in str(error):
+                raise
+        return {before.place(): _zeros(before.shape, before.dtype) for before in this.packed}
 
 
 @inside(RECOMPUTED, "_run_again")
