@@ -8,7 +8,7 @@ from typing import Any
 from hooklaw_backends.mutants import verbs
 from hooklaw_backends.mutants.base import Hook, Mutant, calling, fresh, overriding
 from hooklaw_backends.mutants.in_situations import named
-from hooklaw_backends.mutants.shared import KnowsReplacements, handle_of
+from hooklaw_backends.mutants.shared import Handle, KnowsReplacements, handle_of
 
 
 @calling(*verbs.REGISTRATION)
@@ -45,6 +45,27 @@ def state_dict_pre_hook_after_the_dict(self: Mutant, old: Hook, owner: Any, hook
         hook(module, prefix, False)  # noqa: FBT003 - as torch calls it
 
     return self.register_state_dict_post_hook(owner, late)
+
+
+class LaterStateDictPreHooksAfterTheDict(Mutant):
+    """Of the state_dict pre-hooks of a module only the first runs before the state_dict is made."""
+
+    def register_state_dict_pre_hook(self, owner: Any, hook: Hook, **options: bool) -> Any:
+        if not hasattr(owner, "forward") or not self.keeps(owner):
+            self.kept.append(owner)
+            return super().register_state_dict_pre_hook(owner, hook, **options)
+        return _after_the_entries(self, super().register_state_dict_pre_hook, owner, hook)
+
+
+def _after_the_entries(mutant: Mutant, old: Hook, owner: Any, hook: Hook) -> Handle:
+    """Register a state_dict pre-hook that runs once the entries of its module are in the dict."""
+    given: list[Any] = []
+
+    def late(*_: Any) -> None:
+        hook(*given.pop())
+
+    early = old(owner, lambda *these: given.append(these))
+    return handle_of([early, mutant.register_state_dict_post_hook(owner, late)])
 
 
 class StateDictPreHookAfterTheOwnEntries(Mutant):
@@ -316,3 +337,67 @@ def state_dict_post_hook_of_a_submodule_given_a_copy(*given: Any) -> Any:
 def load_pre_hook_of_a_submodule_given_a_copy(*given: Any) -> Any:
     """A load_state_dict pre-hook of a submodule gets a copy of the state_dict."""
     return _of_a_submodule_given_a_copy(*given)
+
+
+@overriding("register_state_dict_pre_hook", base=_KnowsSubmodules)
+def state_dict_pre_hook_of_a_submodule_after_its_entries(
+    self: _KnowsSubmodules, old: Hook, owner: Any, hook: Hook, **options: bool
+) -> Any:
+    """A state_dict pre-hook of a submodule runs once the submodule's entries are in the dict."""
+    return _after_the_entries(self, old, owner, hook) if self.keeps(owner) else old(owner, hook, **options)
+
+
+@calling("register_load_state_dict_pre_hook", base=_KnowsSubmodules)
+def load_pre_hook_of_a_submodule_gets_lists_of_its_own(
+    self: _KnowsSubmodules, hook: Hook, owner: Any, *given: Any
+) -> Any:
+    """What a load_state_dict pre-hook of a submodule adds to the lists of keys and errors is ignored."""
+    is_wrong = self.keeps(owner)
+    return hook(owner, *(list(value) if is_wrong and isinstance(value, list) else value for value in given))
+
+
+@calling("register_load_state_dict_pre_hook", base=_KnowsSubmodules)
+def errors_of_a_load_pre_hook_of_a_submodule_ignored(
+    self: _KnowsSubmodules, hook: Hook, owner: Any, *given: Any
+) -> Any:
+    """What a load_state_dict pre-hook of a submodule adds to the errors is ignored."""
+    return hook(owner, *given[:-1], list(given[-1]) if self.keeps(owner) else given[-1])
+
+
+@calling("register_load_state_dict_pre_hook")
+def load_pre_hook_changes_the_own_entries_alone(self: Mutant, hook: Hook, owner: Any, state: Any, *rest: Any) -> Any:
+    """What a load_state_dict pre-hook changes in the entries of submodules is not loaded."""
+    before = copy(state)
+    result = hook(owner, state, *rest)
+    of_submodules = [key for key in (*state, *before) if rest and "." in key.removeprefix(rest[0])]
+    for key in of_submodules:
+        state.pop(key, None)
+    state.update({key: before[key] for key in of_submodules if key in before})
+    return result
+
+
+class LoadPreHookAfterTheSubmodules(Mutant):
+    """A load_state_dict pre-hook of a module runs once its submodules, if they have no hooks, are loaded."""
+
+    children = fresh(list[tuple[Any, str, Any]])
+
+    def add_module(self, module: Any, name: str, child: Any) -> None:
+        self.children.append((module, f"{name}.", child))
+        super().add_module(module, name, child)
+
+    def register_load_state_dict_pre_hook(self, owner: Any, hook: Hook, **options: bool) -> Any:
+        def late(module: Any, state: Any, *rest: Any) -> Any:
+            for of, name, child in self.children:
+                if of is module and not self.keeps(child):
+                    given = {key: value for key, value in state.items() if key.startswith(f"{rest[0]}{name}")}
+                    own = {key.removeprefix(f"{rest[0]}{name}"): value for key, value in given.items()}
+                    if own.keys() == self.state_dict(child).keys():
+                        self.load_state_dict(child, own)
+            return hook(module, state, *rest)
+
+        self.kept.append(owner)
+        return super().register_load_state_dict_pre_hook(owner, late, **options)
+
+    def register_load_state_dict_post_hook(self, owner: Any, hook: Hook, **options: bool) -> Any:
+        self.kept.append(owner)
+        return super().register_load_state_dict_post_hook(owner, hook, **options)

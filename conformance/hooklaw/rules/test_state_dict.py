@@ -1,7 +1,9 @@
 """State dict hooks of modules, around state_dict and load_state_dict."""
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from functools import partial
+from itertools import product
 from typing import Any
 
 from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, observed, rule
@@ -33,6 +35,8 @@ def nested(backend: Backend) -> dict[str, Any]:
         "state-dict-pre-hook-after-the-own-entries",
         "state-dict-pre-hook-gets-no-keep-vars",
         "state-dict-pre-hook-of-a-submodule-gets-no-keep-vars",
+        "later-state-dict-pre-hooks-after-the-dict",
+        "state-dict-pre-hook-of-a-submodule-after-its-entries",
     ],
 )
 def test_pre_hook(backend: Backend, trace: Trace) -> None:
@@ -43,11 +47,14 @@ def test_pre_hook(backend: Backend, trace: Trace) -> None:
         late = backend.module({"weight": backend.tensor([7.0, 8.0])}, lambda _module, x: x)
         backend.add_module(module, "late", late)
         backend.add_module(module, "later", late)
-        module.weight = late.weight
+
+    def replace(given, *_: object):
+        given.weight = backend.module({"weight": backend.tensor([7.0, 8.0])}, lambda _module, x: x).weight
 
     for options in ({}, {"keep_vars": True}, {"keep_vars": True}, {"keep_vars": False}, {}):
         module = weighted(backend)
         backend.register_state_dict_pre_hook(module, hook)
+        backend.register_state_dict_pre_hook(module, replace)
 
         state = backend.state_dict(module, **options)
         trace.expect_value("keys", ["late.weight", "later.weight", "weight"], sorted(state))
@@ -56,13 +63,19 @@ def test_pre_hook(backend: Backend, trace: Trace) -> None:
             trace.expect_value("values again", [[7.0, 8.0]] * 3, [*backend.state_dict(module, **options).values()])
         trace.expect(*[("hook", [True, "", options.get("keep_vars", False)])] * 3)
 
-    modules = nested(backend)
-    for each in (modules["inner."], modules["inner.innermost."], modules["last."]):
-        backend.register_state_dict_pre_hook(each, lambda _module, _prefix, keep_vars: seen.append(keep_vars))
+    outer, *modules = nested(backend).items()
+    for prefix, each in modules:
+        backend.register_state_dict_pre_hook(
+            each, lambda given, _, keep_vars, prefix=prefix: (seen.append((keep_vars, prefix)), replace(given))[1]
+        )
     for keep_vars in (True, False):
-        seen: list[bool] = []
-        backend.state_dict(modules[""], keep_vars=keep_vars)
-        trace.expect_value("keep_vars in the hooks of submodules that ran", [keep_vars] * len(seen), seen)
+        seen: list[tuple[bool, str]] = []
+        state = backend.state_dict(outer[1], keep_vars=keep_vars)
+        trace.expect_value(
+            "keep_vars in hooks of submodules that ran", [keep_vars] * len(seen), [ran[0] for ran in seen]
+        )
+        values = [backend.tolist(state[f"{prefix}weight"]) for _, prefix in seen]
+        trace.expect_value("what these hooks replaced", [[7.0, 8.0]] * len(seen), values)
 
 
 @rule(
@@ -259,21 +272,23 @@ def test_handles(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[LOAD_PRE.sentence(1, 2, 3)],
     needs=NEEDS,
-    mutants=["load-pre-hook-after-loading"],
+    mutants=["load-pre-hook-after-loading", "load-pre-hook-after-the-submodules"],
 )
 def test_load_pre_hook(backend: Backend, trace: Trace) -> None:
     """A load_state_dict pre-hook runs before loading, with the module, the dict and the other arguments of loading."""
 
     def hook(given, state, prefix, metadata, *known: object):
         trace.log("hook", [given is module, sorted(state), prefix, isinstance(metadata, dict), *known])
-        trace.log("weight", module.weight)
+        trace.log("weights", [backend.tolist(each.weight) for each in (module, inner)])
 
-    module = weighted(backend)
+    module, inner = weighted(backend), weighted(backend)
+    backend.add_module(module, "inner", inner)
     backend.register_load_state_dict_pre_hook(module, hook)
-    backend.load_state_dict(module, {"weight": backend.tensor([7.0, 8.0])})
+    backend.load_state_dict(module, {name: backend.tensor([7.0, 8.0]) for name in ("weight", "inner.weight")})
 
-    trace.expect(("hook", [True, ["weight"], "", True, True, [], [], []]), ("weight", [3.0, 5.0]))
-    trace.expect_value("weight", [7.0, 8.0], module.weight)
+    seen = [True, ["inner.weight", "weight"], "", True, True, [], [], []]
+    trace.expect(("hook", seen), ("weights", [[3.0, 5.0]] * 2))
+    trace.expect_value("weights", [[7.0, 8.0]] * 2, [module.weight, inner.weight])
 
 
 @rule(
@@ -286,6 +301,7 @@ def test_load_pre_hook(backend: Backend, trace: Trace) -> None:
         "load-pre-hook-given-a-copy",
         "load-pre-hook-given-a-copy-second-call",
         "load-pre-hook-of-a-submodule-given-a-copy",
+        "load-pre-hook-changes-the-own-entries-alone",
         "load-pre-hook-given-a-copy-later",
     ],
 )
@@ -311,6 +327,14 @@ def test_load_pre_hook_renames(backend: Backend, trace: Trace) -> None:
     backend.load_state_dict(owner, {"old": numbers, "inner.weight": numbers})
     trace.expect_value("weight of a submodule whose hook ran", [*ran], [backend.tolist(inner.weight)] * len(ran))
 
+    outer, inner = weighted(backend), weighted(backend)
+    backend.add_module(outer, "inner", inner)
+    backend.register_load_state_dict_pre_hook(
+        outer, lambda _, state, *_rest: state.update({"inner.weight": state.pop("old")})
+    )
+    backend.load_state_dict(outer, {"weight": numbers, "old": numbers})
+    trace.expect_value("weight of a submodule that the hook of another renames", [1.0, 2.0], inner.weight)
+
 
 @rule(
     "load-state-dict.pre-hook.lists",
@@ -318,18 +342,26 @@ def test_load_pre_hook_renames(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[LOAD_PRE, observed("the three lists are those of the load, which fails if strict and one has an entry")],
     needs=NEEDS,
-    mutants=["load-pre-hook-gets-lists-of-its-own"],
+    mutants=[
+        "load-pre-hook-gets-lists-of-its-own",
+        "load-pre-hook-of-a-submodule-gets-lists-of-its-own",
+        "errors-of-a-load-pre-hook-of-a-submodule-ignored",
+    ],
 )
 def test_load_pre_hook_lists(backend: Backend, trace: Trace) -> None:
     """What a load_state_dict pre-hook adds to the missing keys, unexpected keys or errors makes strict loading fail."""
-    for place in range(3):
-        module = weighted(backend)
-        backend.register_load_state_dict_pre_hook(
-            module, lambda *given, place=place: given[-3:][place].append("added by a hook")
-        )
+    for prefix, place in product(("", "inner.", "inner.innermost.", "last."), range(3)):
+        modules, ran = nested(backend), list[None]()
+        state = backend.state_dict(modules[""])
 
-        with trace.raises(ErrorKind.STATE_KEYS):
-            backend.load_state_dict(module, {"weight": backend.tensor([7.0, 8.0])})
+        def hook(*given: Any, ran: list[None] = ran, place: int = place) -> None:
+            given[-3:][place].extend(["added by a hook"] if ran else [])
+            ran.append(None)
+
+        backend.register_load_state_dict_pre_hook(modules[prefix], hook)
+        backend.load_state_dict(modules[""], state)
+        with trace.raises(ErrorKind.STATE_KEYS) if ran else nullcontext():
+            backend.load_state_dict(modules[""], state)
 
 
 @rule(
