@@ -144,6 +144,42 @@ def step_pre_hooks_get_the_arguments_of_the_caller(
     return hook(optimizer, args[:1], dict(self.arguments))
 
 
+class OwnStepPreHooksGetNoneOfTheGlobalArguments(_InStep):
+    """A step pre-hook of an optimizer does not get what one on all optimizers returned, but the caller's arguments."""
+
+    def register_optimizer_step_pre_hook(self, hook: Hook) -> Any:
+        def run(*given: Any) -> Any:
+            result = hook(*given)
+            self.kept += result[1:] if isinstance(result, tuple) else ()
+            return result
+
+        return super().register_optimizer_step_pre_hook(run)
+
+    def register_step_pre_hook(self, optimizer: Any, hook: Hook) -> Any:
+        def run(optimizer: Any, args: Any, kwargs: Any) -> Any:
+            is_global = self.keeps(kwargs)
+            return hook(optimizer, *((args[:1], dict(self.arguments)) if is_global else (args, kwargs)))
+
+        return super().register_step_pre_hook(optimizer, run)
+
+
+class GlobalArgumentsOfAStepForEarlierOptimizers(Mutant):
+    """What a global step pre-hook returns is ignored for optimizers that are made after it was registered."""
+
+    def sgd(self, *given: Any, **options: Any) -> Any:
+        self.kept.append(super().sgd(*given, **options))
+        return self.kept[-1]
+
+    def register_optimizer_step_pre_hook(self, hook: Hook) -> Any:
+        made = [*self.kept]
+
+        def run(optimizer: Any, *given: Any) -> Any:
+            result = hook(optimizer, *given)
+            return result if any(optimizer is each for each in made) else None
+
+        return super().register_optimizer_step_pre_hook(run)
+
+
 @overriding("register_optimizer_step_post_hook")
 def global_step_post_hook_before_the_step(self: Mutant, old: Hook, hook: Hook) -> Any:
     """A global step post-hook runs before the step."""
@@ -175,6 +211,19 @@ def step_takes_none_for_zero(self: Mutant, old: Hook, optimizer: Any, **argument
         if self.grad_of(param) is None:
             self.set_grad(param, self.mapped(param, lambda _: 0.0))
     old(optimizer, **arguments)
+
+
+class StepTakesNoneForTheLastGradient(Mutant):
+    """A step treats a .grad of None as the gradient of the step before."""
+
+    def step(self, optimizer: Any, **arguments: Any) -> None:
+        for param in _parameters(optimizer):
+            grad = self.grad_of(param)
+            if grad is not None:
+                self.kept = [(param, self.clone(grad)), *self.kept]
+            else:
+                self.set_grad(param, next((before for of, before in self.kept if of is param), None))
+        super().step(optimizer, **arguments)
 
 
 @overriding("step")

@@ -21,6 +21,16 @@ def hooks_of_results_dropped_in_silence(self: Mutant, old: Hook, tensor: Any) ->
     return old(tensor if self.is_leaf(tensor) else self.detach(tensor))
 
 
+@overriding("save")
+def hooks_of_a_tensor_that_was_saved_before_dropped_in_silence(self: Mutant, old: Hook, tensor: Any) -> bytes:
+    """Serializing warns only once of the hooks of a tensor."""
+    if self.hooks_of(tensor) and self.keeps(tensor):
+        bare = self.detach(tensor)
+        return old(self.requires_grad_(bare) if self.requires_grad(tensor) else bare)
+    self.kept += [tensor] if self.hooks_of(tensor) else []
+    return old(tensor)
+
+
 @overriding("unserializable_hook")
 def unserializable_mark_ignored(self: Mutant, old: Hook, hook: Hook) -> Hook:
     """Serializing warns about hooks marked with unserializable_hook too."""

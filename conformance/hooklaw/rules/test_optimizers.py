@@ -6,7 +6,7 @@ from typing import Any
 
 from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, observed, page, rule
 from hooklaw.rules.hooks import NUMBERS
-from hooklaw.rules.steps import expect_modifies, expect_removes, passing, prepared
+from hooklaw.rules.steps import as_given, expect_modifies, expect_removes, passing, prepared
 
 PRE = docstring("torch.optim.Optimizer.register_step_pre_hook")
 POST = docstring("torch.optim.Optimizer.register_step_post_hook")
@@ -266,11 +266,17 @@ def test_all_optimizers(backend: Backend, trace: Trace) -> None:
         "step-pre-hook-replaces-keywords-alone",
         "global-step-pre-hook-ignored-second-call",
         "arguments-of-a-step-win-over-those-of-its-hooks",
+        "own-step-pre-hooks-get-none-of-the-global-arguments",
+        "global-arguments-of-a-step-for-earlier-optimizers",
     ],
 )
 def test_global_changes_arguments(backend: Backend, trace: Trace) -> None:
-    """A global step pre-hook may return new arguments for the step of an optimizer."""
+    """A global step pre-hook may return new arguments for the step of an optimizer.
+
+    It changes nothing of this if a pre-hook of the optimizer returns the arguments as it got them.
+    """
     _, optimizer = prepared(backend)
+    backend.register_step_pre_hook(optimizer, as_given)
 
     def closure():
         trace.log("closure of the hook")
@@ -278,6 +284,10 @@ def test_global_changes_arguments(backend: Backend, trace: Trace) -> None:
 
     for hook in passing(closure):
         expect_modifies(backend, trace, optimizer, backend.register_optimizer_step_pre_hook, hook)
+        handle = backend.register_optimizer_step_pre_hook(hook)
+        backend.step(prepared(backend)[1])
+        handle.remove()
+        trace.expect("closure of the hook")
 
 
 @rule(
@@ -457,7 +467,7 @@ def test_layout(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[ZERO_GRAD.sentence(9)],
     needs=NEEDS,
-    mutants=["step-takes-none-for-zero", "step-needs-every-gradient"],
+    mutants=["step-takes-none-for-zero", "step-takes-none-for-the-last-gradient", "step-needs-every-gradient"],
 )
 def test_skipped(backend: Backend, trace: Trace) -> None:
     """An optimizer's step skips a parameter whose gradient is None, but not a parameter whose gradient is zero."""
@@ -478,6 +488,12 @@ def test_skipped(backend: Backend, trace: Trace) -> None:
 
         trace.expect_value("with None", [5.0], skipped)
         trace.expect_value("with zero", [[after]] * 3, [first, second, last])
+
+    x, optimizer = prepared(backend)
+    for gradient in (backend.tensor([1.0]), None):
+        backend.set_grad(x, gradient)
+        backend.step(optimizer)
+        trace.expect_value(f"with {gradient}", [4.0], x)
 
 
 @rule(

@@ -21,11 +21,12 @@ NEEDS = (Capability.TENSOR_HOOKS, Capability.SERIALIZATION)
         "hooks-of-results-dropped-in-silence",
         "first-hook-needs-no-mark",
         "last-hook-needs-no-mark",
+        "hooks-of-a-tensor-that-was-saved-before-dropped-in-silence",
     ],
     except_under={"hooked": "the tensor has a hook before the rule registers any, so serializing it warns already"},
 )
 def test_warns(backend: Backend, trace: Trace) -> None:
-    """Serializing a tensor with a hook warns, unless each of its hooks is marked as unserializable."""
+    """Serializing a tensor with a tensor hook warns, unless each of its tensor hooks is marked as unserializable."""
     x = backend.tensor([1.0, 2.0], requires_grad=True)
     for tensor in (backend.call(lambda x: x * 2, x), x):
         before = _warnings_of_saving(backend, tensor)
@@ -33,8 +34,8 @@ def test_warns(backend: Backend, trace: Trace) -> None:
         backend.register_hook(tensor, backend.unserializable_hook(trace.saw("marked")))
         handle = backend.register_hook(tensor, trace.saw("hook"))
         backend.register_hook(tensor, backend.unserializable_hook(trace.saw("marked too")))
-        more = _warnings_of_saving(backend, tensor) > before
-        trace.expect_value("more warnings with a hook", expected=True, observed=more)
+        more = [_warnings_of_saving(backend, tensor) > before for _ in range(2)]
+        trace.expect_value("more warnings with a hook, each time", [True, True], more)
 
         handle.remove()
         trace.expect_value("warnings after its removal", before, _warnings_of_saving(backend, tensor))
@@ -114,6 +115,7 @@ def test_not_restored(backend: Backend, trace: Trace) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         loaded = backend.load(backend.save(x))
+    backend.requires_grad_(loaded)  # no page says that it does
     backend.backward(backend.call(lambda x: backend.sum(x * 2), loaded))
 
     trace.expect_value("loaded", [1.0, 2.0], loaded)
