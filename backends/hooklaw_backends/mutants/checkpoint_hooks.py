@@ -1,5 +1,6 @@
 """Mutants that drop, double or change hooks that meet a checkpoint, or that an unpack hook registers."""
 
+import weakref
 from collections.abc import Generator
 from contextlib import AbstractContextManager, contextmanager
 from functools import wraps
@@ -259,6 +260,86 @@ def backward_hooks_doubled_in_a_sequence(self: _KnowsSequences, hook: Hook, modu
 def backward_hooks_silent_in_the_last_segment(self: _KnowsSequences, hook: Hook, module: Any, *grads: Any) -> Any:
     """Full backward hooks of the last module in checkpoint_sequential do not run."""
     return None if any(module is last for last in self.last) else hook(module, *grads)
+
+
+class _KnowsWhatItIsGiven(Mutant):
+    """A mutant that knows the arguments of the non-reentrant checkpoints under way."""
+
+    arguments = fresh(list[Any])
+
+    def checkpoint(self, fn: Hook, *inputs: Any, **how: Any) -> Any:
+        def region(*given: Any, **keywords: Any) -> Any:
+            self.arguments.append(given)
+            try:
+                return fn(*given, **keywords)
+            finally:
+                self.arguments.pop()
+
+        return super().checkpoint(fn if how.get("use_reentrant") else region, *inputs, **how)
+
+    def is_given(self, tensor: Any) -> bool:
+        """Whether a tensor is an argument of the innermost checkpoint."""
+        return any(tensor is value for value in self.arguments[-1])
+
+
+@overriding("register_hook", base=_KnowsWhatItIsGiven)
+def hooks_that_a_checkpoint_registers_on_its_inputs_lost(
+    self: _KnowsWhatItIsGiven, old: Hook, tensor: Any, hook: Hook
+) -> Any:
+    """A tensor hook that the function of a non-reentrant checkpoint registers on its argument does not run."""
+    return Handle() if self.arguments and self.is_given(tensor) else old(tensor, hook)
+
+
+@overriding("register_hook", base=_KnowsWhatItIsGiven)
+def hooks_that_a_checkpoint_registers_on_captured_leaves_lost(
+    self: _KnowsWhatItIsGiven, old: Hook, tensor: Any, hook: Hook
+) -> Any:
+    """A tensor hook that the function of a non-reentrant checkpoint registers on a leaf it captured does not run."""
+    is_captured = bool(self.arguments) and self.is_leaf(tensor) and not self.is_given(tensor)
+    return Handle() if is_captured else old(tensor, hook)
+
+
+class _ForgetsItsOutputs(_KnowsWhatItIsGiven):
+    """A mutant in which one verb does nothing to a tensor that a non-reentrant checkpoint then returns."""
+
+    done = fresh(list[Any])
+
+    def undone(self, tensor: Any, undo: Hook) -> None:
+        """Call a function if the checkpoint under way returns a tensor."""
+        if self.arguments:
+            self.done.append((weakref.ref(tensor), undo))
+
+    def checkpoint(self, fn: Hook, *inputs: Any, **how: Any) -> Any:
+        output = super().checkpoint(fn, *inputs, **how)
+        for alive, undo in self.done:
+            if alive() is output:
+                undo()
+        self.done = []
+        return output
+
+
+class HooksThatACheckpointRegistersOnItsOutputLost(_ForgetsItsOutputs):
+    """A tensor hook that the function of a non-reentrant checkpoint registers on what it returns does not run."""
+
+    def register_hook(self, tensor: Any, hook: Hook) -> Any:
+        handle = super().register_hook(tensor, hook)
+        self.undone(tensor, handle.remove)
+        return handle
+
+
+class GradientThatACheckpointRetainsOfItsOutputLost(_ForgetsItsOutputs):
+    """A gradient of its output that the function of a non-reentrant checkpoint retains is None."""
+
+    lost = fresh(list[Any])
+
+    def retain_grad(self, tensor: Any) -> None:
+        super().retain_grad(tensor)
+        self.undone(tensor, lambda: self.lost.append(tensor))
+
+    def backward(self, *given: Any, **how: Any) -> None:
+        super().backward(*given, **how)
+        while self.lost:
+            self.set_grad(self.lost.pop(), None)
 
 
 class _KnowsSegments(Mutant):

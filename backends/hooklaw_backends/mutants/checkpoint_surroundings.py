@@ -204,6 +204,19 @@ class RecomputationWithoutAutocast(_KnowsItsRecomputation):
         return not self.is_again and super().is_autocast_enabled()
 
 
+class RecomputationFindsAutocastOfTheLatest(_KnowsItsRecomputation):
+    """The recomputation of a checkpoint finds autocast as it was when the latest one was made."""
+
+    latest = False
+
+    def checkpoint(self, fn: Hook, *inputs: Any, **how: Any) -> Any:
+        self.latest = self.is_autocast_enabled()
+        return super().checkpoint(fn, *inputs, **how)
+
+    def is_autocast_enabled(self) -> bool:
+        return self.latest if self.is_again else super().is_autocast_enabled()
+
+
 class SavedTensorsOfARecomputedFunctionOutliveThePass(_KnowsItsRecomputation):
     """What a custom Function saved in the recomputation of a checkpoint is never freed."""
 

@@ -120,27 +120,40 @@ def test_backward_hook_inside(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[CHECKPOINT.sentence(19), TENSOR_HOOK.sentence(2, 4)],
     needs=[*NEEDS, Capability.TENSOR_HOOKS],
-    mutants=["tensor-hook-lost-made-in-a-checkpoint", "tensor-hook-ignored-made-in-a-checkpoint"],
+    mutants=[
+        "tensor-hook-lost-made-in-a-checkpoint",
+        "tensor-hook-ignored-made-in-a-checkpoint",
+        "hooks-that-a-checkpoint-registers-on-its-inputs-lost",
+        "hooks-that-a-checkpoint-registers-on-its-output-lost",
+        "hooks-that-a-checkpoint-registers-on-captured-leaves-lost",
+    ],
 )
 def test_tensor_hook_of_forward(backend: Backend, trace: Trace) -> None:
     """A tensor hook that a non-reentrant checkpoint's forward registers runs in backward, and can replace the gradient.
 
-    The docstring says that this kind records the graph in forward, so it is this tensor whose gradient is computed.
+    The docstring says that this kind records the graph in forward, so it is this tensor whose gradient is computed: a
+    result, an input, the output or a captured leaf.
     """
     runs: list[Any] = []
 
     def fn(x):
         y = x * x
+        z = y * x * weight
         if not runs:
-            backend.register_hook(y, trace.saw("hook", lambda grad: grad * 10))
+            for label, tensor in (("result", y), ("input", x), ("output", z), ("captured leaf", weight)):
+                backend.register_hook(tensor, trace.saw(label, lambda grad: grad * 2))
         runs.append(y)
-        return y * x
+        return z
 
-    x = leaf(backend)
+    x, weight = leaf(backend), leaf(backend, 1.0, 1.0)
     backend.backward(backend.call(region(backend, fn, use_reentrant=False), x))
 
-    trace.expect(("hook", [1.0, 2.0]))
-    trace.expect_value("x.grad", [21.0, 84.0], backend.grad_of(x))
+    seen = {"output": [1.0, 1.0], "captured leaf": [2.0, 16.0], "result": [2.0, 4.0], "input": [10.0, 40.0]}
+    trace.expect_in_any_order(*seen)
+    for label, grad in seen.items():
+        trace.expect_value(f"hook of {label}", [grad], trace.values(label))
+    gradients = [backend.grad_of(x), backend.grad_of(weight)]
+    trace.expect_value("gradients", [[20.0, 80.0], [4.0, 32.0]], gradients)
 
 
 @rule(
@@ -199,7 +212,11 @@ def test_tensor_hook_in_reentrant(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[CHECKPOINT.sentence(19), docstring("torch.Tensor.retain_grad").sentence(2)],
     needs=[*NEEDS, Capability.RETAIN_GRAD],
-    mutants=["retain-grad-lost-in-a-checkpoint", "later-retain-grad-lost-in-a-checkpoint"],
+    mutants=[
+        "retain-grad-lost-in-a-checkpoint",
+        "later-retain-grad-lost-in-a-checkpoint",
+        "gradient-that-a-checkpoint-retains-of-its-output-lost",
+    ],
 )
 def test_retain_grad(backend: Backend, trace: Trace) -> None:
     """A tensor whose gradient the forward of a non-reentrant checkpoint retains has it in .grad after backward.
@@ -215,11 +232,11 @@ def test_retain_grad(backend: Backend, trace: Trace) -> None:
             for tensor in (y, z):
                 backend.retain_grad(tensor)
         made.extend((y, z))
-        return z * 3
+        return z
 
     backend.backward(backend.call(region(backend, fn, use_reentrant=False), leaf(backend)))
 
-    trace.expect_value("gradients", [[3.0, 6.0], [3.0, 3.0]], [backend.grad_of(tensor) for tensor in made[:2]])
+    trace.expect_value("gradients", [[1.0, 2.0], [1.0, 1.0]], [backend.grad_of(tensor) for tensor in made[:2]])
 
 
 @rule(

@@ -3,7 +3,7 @@
 Also its errors with debug, and what becomes of it after an error, and when it is freed.
 """
 
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -253,28 +253,25 @@ def test_random_numbers_off(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[observed("the state of autocast is stashed and restored, else dtypes would differ in the recomputation")],
     needs=[*NEEDS, Capability.AUTOCAST],
-    mutants=["recomputation-without-autocast"],
+    mutants=["recomputation-without-autocast", "recomputation-finds-autocast-of-the-latest"],
 )
 def test_autocast(backend: Backend, trace: Trace) -> None:
     """The recomputation of a checkpoint, reentrant or not, runs with autocast on if its forward did, and only then."""
+
+    def fn(x):
+        trace.log("enabled", backend.is_autocast_enabled())
+        return x * x
+
     for use_reentrant in KINDS.values():
+        forward, losses = region(backend, fn, use_reentrant=use_reentrant), []
         for enabled in (True, False):
-
-            def fn(x):
-                trace.log("enabled", backend.is_autocast_enabled())
-                return x * x
-
-            x = leaf(backend)
-            if enabled:
-                with backend.autocast():
-                    loss = backend.call(region(backend, fn, use_reentrant=use_reentrant), x)
+            with backend.autocast() if enabled else nullcontext():
+                losses.append(backend.call(forward, leaf(backend)))
+            trace.expect(("enabled", enabled))
+        for enabled, loss in zip((True, False), losses, strict=True):
+            with nullcontext() if enabled else backend.autocast():
                 backend.backward(loss)
-            else:
-                loss = backend.call(region(backend, fn, use_reentrant=use_reentrant), x)
-                with backend.autocast():
-                    backend.backward(loss)
-
-            trace.expect(("enabled", enabled), ("enabled", enabled))
+            trace.expect(("enabled", enabled))
 
 
 @rule(

@@ -31,7 +31,12 @@ def times_reached_end(backend: Backend, trace: Trace, **how: Any) -> Any:
     level=Level.MUST,
     sources=[CHECKPOINT.sentence(15, 52), EARLY_STOP.sentence(2)],
     needs=WITH_OPTIONS,
-    mutants=["checkpoint-early-stop-set-always", "checkpoint-use-reentrant-always-true", "early-stop-stays-off"],
+    mutants=[
+        "checkpoint-early-stop-set-always",
+        "checkpoint-use-reentrant-always-true",
+        "early-stop-stays-off",
+        "recomputation-stops-early-as-the-latest",
+    ],
 )
 def test_early_stop(backend: Backend, trace: Trace) -> None:
     """Recomputing a non-reentrant checkpoint stops when every needed tensor is there, unless early_stop=False."""
@@ -43,6 +48,12 @@ def test_early_stop(backend: Backend, trace: Trace) -> None:
         backend.backward(backend.call(forward, leaf(backend)))
 
         trace.expect_value(f"{said}, times", expected, times())
+
+    forward, times = times_reached_end(backend, trace, use_reentrant=False, early_stop=False)
+    stops, _ = times_reached_end(backend, trace, use_reentrant=False)
+    for loss in [backend.call(each, leaf(backend)) for each in (forward, stops)]:
+        backend.backward(loss)
+    trace.expect_value("one with early_stop=False beside one without, times", 3, times())
 
 
 @rule(
@@ -229,6 +240,7 @@ def test_other_dtypes(backend: Backend, trace: Trace) -> None:
         "checkpoint-determinism-check-ignored",
         "unchecked-recomputation-checks-later-tensors",
         "unchecked-recomputation-checks-later-shapes",
+        "recomputation-is-compared-as-the-latest",
     ],
 )
 def test_unchecked(backend: Backend, trace: Trace) -> None:
@@ -251,8 +263,12 @@ def test_unchecked(backend: Backend, trace: Trace) -> None:
     trace.expect_value("x.grad after another shape", [4.0, 5.0], backend.grad_of(x))
 
     for options in ({}, {"determinism_check": "default"}):
+        unchecked = backend.call(
+            region(backend, of_another_dtype(backend), use_reentrant=False, determinism_check="none"), x
+        )
         forward = region(backend, of_another_dtype(backend), use_reentrant=False, **options)
         loss = backend.call(forward, x)
+        backend.backward(unchecked)
         with trace.raises(ErrorKind.CHECKPOINT_MISMATCH):
             backend.backward(loss)
 

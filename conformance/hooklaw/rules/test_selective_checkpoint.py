@@ -24,7 +24,7 @@ def selective(backend: Backend, fn: Any, policy: Any, **options: bool) -> Any:
 def gradient_after_change(backend: Backend, policy: Any, *, times: int = 1) -> Any:
     """Return the gradient of x * exp(weight) if exp gives 1 at first, and e after the weight was changed.
 
-    It is that of x * exp(weight) * exp(weight) for 2 times.
+    It is that of x * exp(weight) * exp(weight) for 2 times. There is another checkpoint with the same policy.
     """
     x, weight = leaf(backend, 1.0, 1.0), backend.tensor([0.0, 0.0])
     changes = iter((0.0, 1.0))
@@ -35,7 +35,9 @@ def gradient_after_change(backend: Backend, policy: Any, *, times: int = 1) -> A
             x = x * backend.exp(weight + change)
         return x
 
-    backend.backward(backend.call(selective(backend, fn, policy), x))
+    loss = backend.call(selective(backend, fn, policy), x)
+    backend.call(selective(backend, lambda x: x * backend.exp(weight + 2.0), policy), x)
+    backend.backward(loss)
     return backend.grad_of(x)
 
 
@@ -55,7 +57,11 @@ def exp_in_turn(*policies: str) -> Any:
     level=Level.MUST,
     sources=[POLICY.sentence(3), CONTEXTS.sentence(1, 2, 4)],
     needs=NEEDS,
-    mutants=["selective-checkpoint-saves-nothing", "policy-for-the-first-call-of-an-operation-for-all"],
+    mutants=[
+        "selective-checkpoint-saves-nothing",
+        "policy-for-the-first-call-of-an-operation-for-all",
+        "selective-checkpoints-of-one-policy-share-what-they-saved",
+    ],
 )
 def test_saved(backend: Backend, trace: Trace) -> None:
     """An operation whose policy is MUST_SAVE or PREFER_SAVE is not run again: backward uses its output of forward."""

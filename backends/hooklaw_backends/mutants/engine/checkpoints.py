@@ -3,9 +3,9 @@
 from copy import copy
 from math import prod
 from typing import Any
-from weakref import WeakSet
+from weakref import WeakKeyDictionary, WeakSet
 
-from hooklaw.model import _checkpoint
+from hooklaw.model import _checkpoint, _selective
 from hooklaw.model.errors import CheckpointMismatchError
 from hooklaw.model.strided import filled
 from hooklaw.model.tensor import Tensor
@@ -13,6 +13,7 @@ from hooklaw_backends.mutants.base import Hook, fresh
 from hooklaw_backends.mutants.inside import Inside, inside, instead_of
 
 RECOMPUTED = vars(_checkpoint)["_Recomputed"]
+CACHE = vars(_selective)["_Cache"]
 
 
 @inside(RECOMPUTED, "_compared")
@@ -52,6 +53,44 @@ class LaterRecomputationsAreNotCompared(Inside):
         checked.how = this.how._replace(compares=this.how.compares and this not in self.compared)
         self.compared.add(this)
         return old(checked, computed)
+
+
+def _as_the_latest(option: str) -> type[Inside]:
+    """Return a base of a mutant in which a recomputation goes by an option of the latest checkpoint."""
+
+    class Latest(Inside):
+        latest: Any = None
+
+        @instead_of(RECOMPUTED, "__init__")
+        def _noted(self, old: Hook, this: Any, fn: Hook, inputs: Any, how: Any) -> None:
+            old(this, fn, inputs, how)
+            self.latest = getattr(how, option)
+
+        @instead_of(RECOMPUTED, "_run_again")
+        def _as_it_is(self, old: Hook, this: Any) -> Any:
+            this.how = this.how._replace(**{option: self.latest})
+            return old(this)
+
+    return Latest
+
+
+class RecomputationStopsEarlyAsTheLatest(_as_the_latest("early_stop")):
+    """A recomputation stops early if early_stop of the latest checkpoint is True."""
+
+
+class RecomputationIsComparedAsTheLatest(_as_the_latest("compares")):
+    """A recomputation is compared with its forward if determinism_check of the latest checkpoint is "default"."""
+
+
+class SelectiveCheckpointsOfOnePolicyShareWhatTheySaved(Inside):
+    """What a selective checkpoint saves is in the place of what an earlier one with the same policy function saved."""
+
+    caches = fresh(WeakKeyDictionary[Any, Any])
+
+    @instead_of(CACHE, "__init__")
+    def _shared(self, old: Hook, this: Any, policy: Any, *, may_change: bool) -> None:
+        old(this, policy, may_change=may_change)
+        this.__dict__["_saved"] = self.caches.setdefault(policy, this.__dict__["_saved"])
 
 
 class LaterRecomputationsMaySaveFewer(Inside):
