@@ -5,8 +5,9 @@ from itertools import permutations
 from types import SimpleNamespace
 from typing import Any
 
+from hooklaw import ErrorKind
 from hooklaw_backends.mutants import verbs
-from hooklaw_backends.mutants.base import Hook, Mutant, calling, fresh, overriding
+from hooklaw_backends.mutants.base import Hook, Mutant, altering, calling, fresh, overriding
 from hooklaw_backends.mutants.in_situations import named
 from hooklaw_backends.mutants.shared import Handle, KnowsReplacements, handle_of
 
@@ -401,3 +402,55 @@ class LoadPreHookAfterTheSubmodules(Mutant):
     def register_load_state_dict_post_hook(self, owner: Any, hook: Hook, **options: bool) -> Any:
         self.kept.append(owner)
         return super().register_load_state_dict_post_hook(owner, hook, **options)
+
+
+class KeysOfALoadThatFailedMakeLaterOnesFail(Mutant):
+    """Once missing or unexpected keys made a load of a module fail, all its later loads fail."""
+
+    def load_state_dict(self, owner: Any, state: Any) -> None:
+        refused = tuple(self.errors.get(ErrorKind.STATE_KEYS, (RuntimeError,)))
+        if self.keeps(owner):
+            raise refused[0]("keys of an earlier load")
+        try:
+            super().load_state_dict(owner, state)
+        except refused:
+            self.kept.append(owner)
+            raise
+
+
+def _with_those_before(hook: Hook, lists_of: Hook) -> Hook:
+    """Return a hook that finds in its lists what they had in its earlier calls."""
+    before: dict[int, list[Any]] = {}
+
+    def run(owner: Any, *given: Any) -> Any:
+        for place, some in enumerate(lists_of(*given)):
+            some += [each for each in before.get(place, []) if each not in some]
+            before[place] = [*some]
+        return hook(owner, *given)
+
+    return run
+
+
+@altering("register_load_state_dict_post_hook")
+def load_post_hook_gets_the_keys_of_earlier_loads(_self: Mutant, _owner: Any, hook: Hook) -> Hook:
+    """A load_state_dict post-hook of a module gets the keys of all loads so far."""
+    return _with_those_before(
+        hook, lambda *keys: [some for both in keys for some in (both.missing_keys, both.unexpected_keys)]
+    )
+
+
+@calling("register_load_state_dict_pre_hook")
+def lists_that_a_load_pre_hook_changed_are_those_of_later_loads(
+    self: Mutant, hook: Hook, owner: Any, *given: Any
+) -> Any:
+    """What a load_state_dict pre-hook adds to the lists of keys and errors is there in later loads, too."""
+    lists = [value for value in given if isinstance(value, list)]
+    added = next((kept for of, kept in self.kept if of is owner), None)
+    if added is None:
+        self.kept.append((owner, added := [[] for _ in lists]))
+    for some, before in zip(lists, added, strict=True):
+        some.extend(before)
+    result = hook(owner, *given)
+    for some, before in zip(lists, added, strict=True):
+        before[:] = some
+    return result

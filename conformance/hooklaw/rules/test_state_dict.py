@@ -346,6 +346,7 @@ def test_load_pre_hook_renames(backend: Backend, trace: Trace) -> None:
         "load-pre-hook-gets-lists-of-its-own",
         "load-pre-hook-of-a-submodule-gets-lists-of-its-own",
         "errors-of-a-load-pre-hook-of-a-submodule-ignored",
+        "lists-that-a-load-pre-hook-changed-are-those-of-later-loads",
     ],
 )
 def test_load_pre_hook_lists(backend: Backend, trace: Trace) -> None:
@@ -355,13 +356,14 @@ def test_load_pre_hook_lists(backend: Backend, trace: Trace) -> None:
         state = backend.state_dict(modules[""])
 
         def hook(*given: Any, ran: list[None] = ran, place: int = place) -> None:
-            given[-3:][place].extend(["added by a hook"] if ran else [])
+            given[-3:][place].extend(["added by a hook"] if len(ran) == 1 else [])
             ran.append(None)
 
         backend.register_load_state_dict_pre_hook(modules[prefix], hook)
         backend.load_state_dict(modules[""], state)
         with trace.raises(ErrorKind.STATE_KEYS) if ran else nullcontext():
             backend.load_state_dict(modules[""], state)
+        backend.load_state_dict(modules[""], state)
 
 
 @rule(
@@ -429,6 +431,8 @@ def test_load_post_hook_after(backend: Backend, trace: Trace) -> None:
         "load-post-hook-gets-the-own-keys-alone",
         "added-unexpected-keys-ignored",
         "keys-that-a-load-post-hook-leaves-forgiven",
+        "load-post-hook-gets-the-keys-of-earlier-loads",
+        "keys-of-a-load-that-failed-make-later-ones-fail",
     ],
 )
 def test_load_post_hook(backend: Backend, trace: Trace) -> None:
@@ -468,10 +472,13 @@ def test_load_post_hook(backend: Backend, trace: Trace) -> None:
         ({"more": weight}, lambda keys: keys.missing_keys.clear()),
         ({"more": weight}, lambda keys: keys.unexpected_keys.clear()),
     ):
-        strict = weighted(backend)
-        backend.register_load_state_dict_post_hook(strict, lambda _, keys, change=change: change(keys))
+        strict, changes = weighted(backend), iter([change])
+        backend.register_load_state_dict_post_hook(
+            strict, lambda _, keys, changes=changes: next(changes, lambda _: None)(keys)
+        )
         with trace.raises(ErrorKind.STATE_KEYS):
             backend.load_state_dict(strict, state)
+        backend.load_state_dict(strict, {"weight": weight})
 
 
 @rule(
