@@ -473,6 +473,28 @@ def reentrant_checkpoint_detaches_the_inputs_that_it_returns(
     return old(_returned_inputs_detached(self, fn) if how.get("use_reentrant") else fn, *inputs, **how)
 
 
+@overriding("checkpoint")
+def checkpoint_that_returns_a_result_twice_detaches_the_second(
+    self: Mutant, old: Hook, fn: Hook, *inputs: Any, **how: Any
+) -> Any:
+    """If a checkpoint returns the same tensor in two places, the gradient for the second is lost."""
+    again: set[int] = set()
+
+    def noting(*given: Any, **keywords: Any) -> Any:
+        outputs = fn(*given, **keywords)
+        if isinstance(outputs, tuple):
+            before = [id(each) for each in outputs]
+            again.update(place for place, each in enumerate(before) if each in before[:place])
+        return outputs
+
+    outputs = old(noting, *inputs, **how)
+    if not again:
+        return outputs
+    return tuple(
+        self.detach(each) if place in again and self.is_tensor(each) else each for place, each in enumerate(outputs)
+    )
+
+
 class CheckpointInsideOneOfTheOtherKindDetached(Mutant):
     """A reentrant checkpoint inside a non-reentrant one has no gradient, and the other way round."""
 

@@ -112,6 +112,40 @@ def forward_pre_hooks_of_later_modules_lost_in_recomputation(self: _KnowsLaterMo
     return None if self.runs_again_after_another(more=0) else hook(*given)
 
 
+class _KnowsInnerModules(_KnowsItsCheckpoints):
+    """A mutant that keeps the modules that other modules call in a checkpoint."""
+
+    around = 0
+    """Of how many modules the forward runs."""
+
+    def module(self, parameters: Any, forward: Hook) -> Any:
+        def run(module: Any, *given: Any, **keywords: Any) -> Any:
+            self.kept += [module] if self.depth and self.around else []
+            self.around += 1
+            try:
+                return forward(module, *given, **keywords)
+            finally:
+                self.around -= 1
+
+        return super().module(parameters, run)
+
+
+@calling(*verbs.MODULE_BACKWARD, base=_KnowsInnerModules)
+def backward_hooks_of_inner_modules_silent_in_a_checkpoint(
+    self: _KnowsInnerModules, hook: Hook, module: Any, *grads: Any
+) -> Any:
+    """Full backward hooks of a module that another module calls in a checkpoint do not run."""
+    return None if self.keeps(module) else hook(module, *grads)
+
+
+@calling("register_forward_pre_hook", "register_forward_hook", base=_KnowsInnerModules)
+def forward_hooks_of_inner_modules_lost_in_recomputation(
+    self: _KnowsInnerModules, hook: Hook, module: Any, *given: Any
+) -> Any:
+    """Forward hooks and pre-hooks of a module that another module calls do not run again in backward."""
+    return None if self.run_nr > 1 and self.keeps(module) else hook(module, *given)
+
+
 @overriding("retain_grad", base=_KnowsItsCheckpoints)
 def later_retain_grad_lost_in_a_checkpoint(self: _KnowsItsCheckpoints, old: Hook, tensor: Any) -> None:
     """Of the gradients that the function of a checkpoint retains, only the first is retained."""

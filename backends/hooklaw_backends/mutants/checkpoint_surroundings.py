@@ -79,6 +79,53 @@ class _RunsAgain(Mutant):
         return super().checkpoint(counted, *inputs, **how)
 
 
+class _KnowsTheLatest(Mutant):
+    """A mutant in which a function runs again with some arguments of its latest checkpoint."""
+
+    latest = fresh(list[tuple[Hook, Any]])
+
+    def noted(self, inputs: tuple[Any, ...], how: dict[str, Any]) -> Any:
+        """Return those of the arguments of a checkpoint that its function will get in a recomputation."""
+        raise NotImplementedError
+
+    def with_latest(self, latest: Any, given: Any, keywords: Any) -> tuple[Any, Any]:
+        """Return the arguments of a recomputation."""
+        raise NotImplementedError
+
+    def checkpoint(self, fn: Hook, *inputs: Any, **how: Any) -> Any:
+        runs: list[int] = []
+        self.latest = [(fn, self.noted(inputs, how)), *(each for each in self.latest if each[0] is not fn)]
+
+        def region(*given: Any, **keywords: Any) -> Any:
+            runs.append(0)
+            if runs[1:]:
+                latest = next(found for function, found in self.latest if function is fn)
+                given, keywords = self.with_latest(latest, given, keywords)
+            return fn(*given, **keywords)
+
+        return super().checkpoint(region, *inputs, **how)
+
+
+class RecomputationGetsTheKeywordsOfTheLatest(_KnowsTheLatest):
+    """A function runs again with the keyword arguments of its latest checkpoint."""
+
+    def noted(self, inputs: tuple[Any, ...], how: dict[str, Any]) -> Any:
+        return how
+
+    def with_latest(self, latest: Any, given: Any, keywords: Any) -> tuple[Any, Any]:
+        return given, {name: latest.get(name) for name in keywords}
+
+
+class RecomputationGetsTheNumbersOfTheLatest(_KnowsTheLatest):
+    """A function runs again with the positional arguments of its latest checkpoint that are not tensors."""
+
+    def noted(self, inputs: tuple[Any, ...], how: dict[str, Any]) -> Any:
+        return [None if self.is_tensor(value) else value for value in inputs]
+
+    def with_latest(self, latest: Any, given: Any, keywords: Any) -> tuple[Any, Any]:
+        return [own if self.is_tensor(own) else other for own, other in zip(given, latest, strict=True)], keywords
+
+
 class RecomputationLeavesTheGeneratorBehind(Mutant):
     """After a backward the generator is where it was in the last recomputation."""
 

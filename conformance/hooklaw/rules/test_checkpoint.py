@@ -126,13 +126,14 @@ def test_retain_graph(backend: Backend, trace: Trace) -> None:
         "constant-inputs-of-a-checkpoint-get-gradients",
         "checkpoint-detaches-the-inputs-that-it-returns",
         "reentrant-checkpoint-detaches-the-inputs-that-it-returns",
+        "checkpoint-that-returns-a-result-twice-detaches-the-second",
     ],
 )
 def test_several(backend: Backend, trace: Trace) -> None:
     """A checkpoint, reentrant or not, of several inputs and outputs has the gradients of each that requires grad.
 
-    It has them also if a tensor is given twice, if an output is one of the inputs, or if the loss uses only some of
-    the outputs.
+    It has them also if a tensor is given or returned twice, if an output is one of the inputs, or if the loss uses only
+    some of the outputs.
     """
 
     def fn(a, constant, b, again):
@@ -162,13 +163,17 @@ def test_several(backend: Backend, trace: Trace) -> None:
 
     for kind, use_reentrant in KINDS.items():
 
-        def passes_on(x, use_reentrant=use_reentrant):
-            given, squared = backend.checkpoint(lambda x: (x, x * x), x, use_reentrant=use_reentrant)
-            return backend.sum(given * 3 + squared)
+        def passes_on(x):
+            y = x * x
+            return x, y, y
+
+        def forward(x, use_reentrant=use_reentrant):
+            given, squared, again = backend.checkpoint(passes_on, x, use_reentrant=use_reentrant)
+            return backend.sum(given * 3 + squared + again * 2)
 
         x = leaf(backend)
-        backend.backward(backend.call(passes_on, x))
-        trace.expect_value(f"x.grad, of an input that is an output, {kind}", [5.0, 7.0], backend.grad_of(x))
+        backend.backward(backend.call(forward, x))
+        trace.expect_value(f"x.grad, of an input that is an output, {kind}", [9.0, 15.0], backend.grad_of(x))
 
 
 @rule(
@@ -376,6 +381,7 @@ def test_reentrant_nested_structures(backend: Backend, trace: Trace) -> None:
         "checkpoint-passes-tensors-alone-by-keyword",
         "later-keyword-tensors-of-a-checkpoint-are-constants",
         "keyword-tensors-alone-of-a-checkpoint-are-constants",
+        "recomputation-gets-the-keywords-of-the-latest",
     ],
 )
 def test_keyword_arguments(backend: Backend, trace: Trace) -> None:
@@ -391,6 +397,12 @@ def test_keyword_arguments(backend: Backend, trace: Trace) -> None:
     backend.backward(backend.call(forward, x, factor))
 
     trace.expect_value("gradients", [[12.0, 40.0], [2.0, 8.0]], [backend.grad_of(x), backend.grad_of(factor)])
+
+    x, one, other = leaf(backend), leaf(backend, 3.0, 5.0), leaf(backend, 1.0, 1.0)
+    for loss in [backend.call(region(backend, fn, factor=each, use_reentrant=False), x) for each in (one, other)]:
+        backend.backward(loss)
+    gradients = [backend.grad_of(tensor) for tensor in (x, one, other)]
+    trace.expect_value("of two checkpoints", [[8.0, 24.0], [1.0, 4.0], [1.0, 4.0]], gradients)
 
     a, b = leaf(backend), leaf(backend, 3.0, 5.0)
     by_keyword = {"use_reentrant": False, "a": a, "b": b}

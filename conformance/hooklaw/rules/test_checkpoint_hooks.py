@@ -19,6 +19,7 @@ TENSOR_HOOK = docstring("torch.Tensor.register_hook")
         "forward-pre-hook-lost-recomputation",
         "forward-hooks-of-later-modules-lost-in-recomputation",
         "forward-pre-hooks-of-later-modules-lost-in-recomputation",
+        "forward-hooks-of-inner-modules-lost-in-recomputation",
     ],
 )
 def test_forward_hooks(backend: Backend, trace: Trace) -> None:
@@ -32,7 +33,8 @@ def test_forward_hooks(backend: Backend, trace: Trace) -> None:
             backend.register_forward_pre_hook(module, lambda *_, said=f"{name}, {kind}": trace.log(f"pre-hook, {said}"))
             backend.register_forward_hook(module, lambda *_, said=f"{name}, {kind}": trace.log(f"hook, {said}"))
         how = {} if use_reentrant else {"early_stop": False}
-        forward = region(backend, lambda x, one=first, two=second: two(one(x)), use_reentrant=use_reentrant, **how)
+        outer = backend.module({}, lambda _module, x, one=first, two=second: two(one(x)))
+        forward = region(backend, outer, use_reentrant=use_reentrant, **how)
         labels = [f"{hook}, {name}, {kind}" for name in ("first", "second") for hook in ("pre-hook", "hook")]
 
         loss = backend.call(forward, leaf(backend))
@@ -97,6 +99,7 @@ def test_forward_hook_replaces(backend: Backend, trace: Trace) -> None:
         "backward-hooks-doubled-in-a-checkpoint",
         "backward-hooks-in-a-checkpoint-run-in-the-first-pass-only",
         "backward-hooks-of-later-modules-silent-in-a-checkpoint",
+        "backward-hooks-of-inner-modules-silent-in-a-checkpoint",
     ],
 )
 def test_backward_hook_inside(backend: Backend, trace: Trace) -> None:
@@ -108,7 +111,8 @@ def test_backward_hook_inside(backend: Backend, trace: Trace) -> None:
         first, second = (backend.module({}, lambda _module, x: x * x) for _ in range(2))
         for name, module in (("first", first), ("second", second)):
             backend.register_full_backward_hook(module, lambda _module, *grads, name=name: trace.log(name, grads))
-        forward = region(backend, lambda x, one=first, two=second: two(one(x) * x), use_reentrant=use_reentrant)
+        outer = backend.module({}, lambda _module, x, one=first, two=second: two(one(x) * x))
+        forward = region(backend, outer, use_reentrant=use_reentrant)
         for _ in range(2):
             backend.backward(backend.call(forward, leaf(backend)))
 

@@ -24,6 +24,7 @@ DEBUG = docstring("torch.utils.checkpoint.set_checkpoint_debug_enabled")
         "checkpoint-drops-what-is-no-tensor",
         "checkpoint-returns-tensors-only",
         "recomputation-gets-its-tensors-first",
+        "recomputation-gets-the-numbers-of-the-latest",
     ],
 )
 def test_not_tensors(backend: Backend, trace: Trace) -> None:
@@ -50,6 +51,15 @@ def test_not_tensors(backend: Backend, trace: Trace) -> None:
         runs = trace.values("arguments")
         trace.expect_value(f"arguments of each run, {kind}", [[3.0, None, "note"]] * len(runs), runs)
         trace.expect_value(f"x.grad, {kind}", [6.0, 12.0], backend.grad_of(x))
+
+        def forward(number: float, use_reentrant: Any = use_reentrant) -> Any:
+            return lambda given: backend.sum(backend.checkpoint(fn, number, given, use_reentrant=use_reentrant)[1])
+
+        for number, loss in [(number, backend.call(forward(number), leaf(backend))) for number in (3.0, 4.0)]:
+            trace.clear()
+            backend.backward(loss)
+            runs = trace.values("arguments")
+            trace.expect_value(f"number of each run again, {kind}", [[number]] * len(runs), runs)
         trace.clear()
 
 
