@@ -160,6 +160,17 @@ def checkpoint_of_numbers_has_no_gradient(self: Mutant, old: Hook, fn: Hook, *in
 
 
 @overriding("checkpoint")
+def checkpoint_of_constants_by_keyword_has_no_gradient(
+    self: Mutant, old: Hook, fn: Hook, *inputs: Any, **how: Any
+) -> Any:
+    """A non-reentrant checkpoint that is given constants by keyword, and nothing by position, is not recorded."""
+    tensors = [value for value in (*inputs, *how.values()) if self.is_tensor(value)]
+    is_constant = bool(tensors) and not inputs and not any(map(self.requires_grad, tensors))
+    with self.no_grad() if is_constant and not how.get("use_reentrant") else nullcontext():
+        return old(fn, *inputs, **how)
+
+
+@overriding("checkpoint")
 def reentrant_checkpoint_without_inputs_is_recorded(
     _self: Mutant, old: Hook, fn: Hook, *inputs: Any, **how: Any
 ) -> Any:

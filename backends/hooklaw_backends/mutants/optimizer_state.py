@@ -44,6 +44,29 @@ def prepended_state_hooks_in_order(self: Mutant, old: Hook, owner: Any, hook: Ho
     return Handle(lambda: hooks.remove(hook))
 
 
+@overriding(*verbs.STATE)
+def handle_of_a_prepended_state_hook_removes_the_first(
+    self: Mutant, old: Hook, owner: Any, hook: Hook, *, prepend: bool = False
+) -> Any:
+    """The handle of a state hook registered with prepend=True removes the first of those that were so registered."""
+    if not prepend:
+        return old(owner, hook)
+    handles = next((handles for verb, of, handles in self.kept if verb == old and of is owner), None)
+    if handles is None:
+        self.kept.append((old, owner, handles := []))
+    handles.insert(0, old(owner, hook, prepend=True))
+    return Handle(lambda: handles.pop(0).remove() if handles else None)
+
+
+@overriding(*verbs.STATE)
+def handle_of_a_prepended_state_hook_removes_nothing(
+    _self: Mutant, old: Hook, owner: Any, hook: Hook, **options: bool
+) -> Any:
+    """The handle of a state hook registered with prepend=True does not remove it."""
+    handle = old(owner, hook, **options)
+    return Handle() if options.get("prepend") else handle
+
+
 @calling("register_load_state_dict_pre_hook")
 def load_hook_given_a_deep_copy(self: Mutant, hook: Hook, owner: Any, state: Any, *rest: Any) -> Any:
     """An optimizer's load_state_dict pre-hook gets a deep copy of the caller's dict."""

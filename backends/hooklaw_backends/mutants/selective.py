@@ -135,6 +135,22 @@ def sequential_checkpoints_single_functions(
     return old([*ahead, rest], segments, *inputs, **how)
 
 
+@overriding(SELECTIVE)
+def of_the_calls_of_an_operation_the_first_alone_is_saved(self: Mutant, old: Hook, policy: Any, **options: bool) -> Any:
+    """A selective checkpoint saves what an operation returns in its first call that is to be saved, and in no other."""
+    old(policy)  # which may be an error
+    saved: set[str] = set()
+
+    def ask(ctx: Any, name: str) -> str:
+        answer = policy(ctx, name) if callable(policy) else _of_list(policy, name)
+        if name in saved:
+            return "PREFER_RECOMPUTE"
+        saved.update([name] if answer.endswith("SAVE") else [])
+        return answer
+
+    return old(ask, **options)
+
+
 class _InSequence(Mutant):
     """A mutant that knows whether a function of checkpoint_sequential runs."""
 

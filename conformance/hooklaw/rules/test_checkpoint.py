@@ -245,22 +245,25 @@ def test_not_kept_alive(backend: Backend, trace: Trace) -> None:
         "checkpoint-without-inputs-has-no-gradient",
         "checkpoint-of-several-constants-has-no-gradient",
         "checkpoint-of-numbers-has-no-gradient",
+        "checkpoint-of-constants-by-keyword-has-no-gradient",
     ],
 )
 def test_no_input_requires_grad(backend: Backend, trace: Trace) -> None:
     """A non-reentrant checkpoint has gradients for captured leaves even if none of its inputs requires grad."""
     weight, scale, constant = leaf(backend, 3.0, 5.0), leaf(backend, 1.0, 1.0), backend.tensor([1.0, 2.0])
 
-    def fn(*given: Any) -> Any:
-        return weight * scale * (given or [constant])[0]
+    def fn(*given: Any, factor: Any = constant) -> Any:
+        return weight * scale * (given or [factor])[0]
 
-    for inputs, expected in (
-        ([constant], [[1.0, 2.0], [3.0, 10.0]]),
-        ([constant, constant], [[2.0, 4.0], [6.0, 20.0]]),
-        ([2.0], [[4.0, 6.0], [12.0, 30.0]]),
-        ([], [[5.0, 8.0], [15.0, 40.0]]),
+    for inputs, named, expected in (
+        ([constant], {}, [[1.0, 2.0], [3.0, 10.0]]),
+        ([constant, constant], {}, [[2.0, 4.0], [6.0, 20.0]]),
+        ([2.0], {}, [[4.0, 6.0], [12.0, 30.0]]),
+        ([], {}, [[5.0, 8.0], [15.0, 40.0]]),
+        ([], {"factor": constant}, [[6.0, 10.0], [18.0, 50.0]]),
     ):
-        backend.backward(backend.call(lambda given=inputs: region(backend, fn, use_reentrant=False)(*given)))
+        forward = region(backend, fn, use_reentrant=False, **named)
+        backend.backward(backend.call(lambda given=inputs, forward=forward: forward(*given)))
         trace.expect_value(
             f"gradients, {len(inputs)} inputs", expected, [backend.grad_of(weight), backend.grad_of(scale)]
         )

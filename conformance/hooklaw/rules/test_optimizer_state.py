@@ -268,20 +268,31 @@ def test_prepend(backend: Backend, trace: Trace) -> None:
         "state-dict-pre-hook-handle-removes-those-of-other-kinds",
         "load-pre-hook-handle-removes-those-of-other-owners",
         "load-post-hook-handle-removes-all-equal",
+        "handle-of-a-prepended-state-hook-removes-the-first",
+        "handle-of-a-prepended-state-hook-removes-nothing",
     ],
 )
 def test_handles(backend: Backend, trace: Trace) -> None:
-    """The handle of an optimizer's state hook of any kind removes this hook, and no other.
+    """The handle of an optimizer's state hook of any kind, prepended or not, removes this hook, and no other.
 
     If the same function is registered once more, that is another hook.
     """
     optimizers = [sgd(backend) for _ in range(2)]
     places = {
-        f"{kind} of {owner}": partial(register, optimizer)
+        f"{kind} of {owner}, prepended: {prepend}": partial(register, optimizer, prepend=prepend)
         for owner, optimizer in enumerate(optimizers)
         for kind, register in enumerate(registrations(backend))
+        for prepend in (False, True)
     }
     removed_alone(trace, places, lambda: [round_trip(backend, optimizer) for optimizer in optimizers])
+
+    for register in registrations(backend):
+        optimizer, labels = sgd(backend), ("first", "second", "third")
+        hooks = {label: (lambda *_, label=label: trace.log(label)) for label in labels}
+        _, second, _ = [register(optimizer, hooks[label], prepend=True) for label in labels]
+        second.remove()
+        round_trip(backend, optimizer)
+        trace.expect("third", "first")
 
 
 @rule(

@@ -61,12 +61,14 @@ def exp_in_turn(*policies: str) -> Any:
         "selective-checkpoint-saves-nothing",
         "policy-for-the-first-call-of-an-operation-for-all",
         "selective-checkpoints-of-one-policy-share-what-they-saved",
+        "of-the-calls-of-an-operation-the-first-alone-is-saved",
     ],
 )
 def test_saved(backend: Backend, trace: Trace) -> None:
     """An operation whose policy is MUST_SAVE or PREFER_SAVE is not run again: backward uses its output of forward."""
-    for policy in ("MUST_SAVE", "PREFER_SAVE"):
-        trace.expect_value(f"x.grad, {policy}", [1.0, 1.0], gradient_after_change(backend, only_exp(policy)))
+    for policy, times in product(("MUST_SAVE", "PREFER_SAVE"), (1, 2)):
+        gradient = gradient_after_change(backend, only_exp(policy), times=times)
+        trace.expect_value(f"x.grad, {policy} for {times} exp", [1.0, 1.0], gradient)
 
     e = backend.exp(backend.tensor([1.0, 1.0]))
     gradient = gradient_after_change(backend, exp_in_turn("MUST_RECOMPUTE", "MUST_SAVE"), times=2)
@@ -115,6 +117,7 @@ def test_recomputed(backend: Backend, trace: Trace) -> None:
         "selective-checkpoint-saves-everything",
         "policy-operations-first-alone",
         "after-an-operation-of-the-list-all-are-saved",
+        "of-the-calls-of-an-operation-the-first-alone-is-saved",
     ],
 )
 def test_list(backend: Backend, trace: Trace) -> None:
@@ -122,6 +125,7 @@ def test_list(backend: Backend, trace: Trace) -> None:
     e = backend.exp(backend.tensor([1.0, 1.0]))
     for operations in 2 * (["exp"], ["sin", "exp"], ["exp", "sin"], ["sin", "exp", "cos"]):
         trace.expect_value("exp in the list", [1.0, 1.0], gradient_after_change(backend, operations))
+    trace.expect_value("exp twice", [1.0, 1.0], gradient_after_change(backend, ["exp"], times=2))
     trace.expect_value("another operation in the list", e, gradient_after_change(backend, ["sin"]))
 
     zero = backend.tensor([0.0, 0.0])
