@@ -16,23 +16,31 @@ NEEDS = [Capability.DISTRIBUTED_DATA_PARALLEL, Capability.MODULES]
     "ddp.gradients-averaged",
     level=Level.MUST,
     sources=[DDP.sentence(25), DESIGN.sentence(25)],
-    needs=NEEDS,
+    needs=[*NEEDS, Capability.GRAD_MODE],
     mutants=[
         "ddp-reduces-nothing",
         "ddp-sums-gradients",
         "ddp-reduces-the-first-parameter-only",
+        "ddp-reduces-nothing-after-a-forward-alone",
+        "ddp-reduces-nothing-after-no-grad",
     ],
     processes=RANKS,
 )
 def test_gradients_averaged(backend: Backend, trace: Trace) -> None:
-    """Each backward leaves in .grad of a distributed module's parameters, in every rank, the mean of all ranks."""
+    """Each backward leaves in .grad of a distributed module's parameters, in every rank, the mean of all ranks.
+
+    A forward before it that no backward follows makes no difference, such as that of an evaluation in no_grad.
+    """
     means = {"weight": mean(backend), "other": mean(backend, lambda own: own * own)}
     modules = [two_weights(backend, lambda module, x: x * module.weight + x * x * module.other) for _ in range(2)]
     both = [(module, backend.distributed_data_parallel(module)) for module in modules]
-    for each in ("first", "second", "third"):
+    for each, forwards in (("first", ()), ("second", (backend.no_grad,)), ("third", ()), ("fourth", (nullcontext,))):
         for module, parallel in both:
             for name in means:
                 backend.set_grad(getattr(module, name), None)
+            for under in forwards:
+                with under():
+                    backend.call(parallel, own_input(backend))
             run(backend, parallel)
             for name, expected in means.items():
                 said = f"{name}.grad after the {each} pass"
@@ -43,23 +51,30 @@ def test_gradients_averaged(backend: Backend, trace: Trace) -> None:
     "ddp.gradients-averaged.each-parameter",
     level=Level.MUST,
     sources=[DESIGN.sentence(25)],
-    needs=[*NEEDS, Capability.MODULE_PARTS],
+    needs=[*NEEDS, Capability.MODULE_PARTS, Capability.REQUIRES_GRAD_FLAG],
     mutants=[
         "ddp-reduces-no-deeper-submodules",
         "ddp-reduces-nothing",
         "ddp-reduces-the-first-parameter-only",
         "ddp-reduces-its-own-parameters-only",
+        "ddp-counts-shared-parameters-twice",
+        "ddp-reduces-nothing-beside-a-frozen-parameter",
+        "ddp-thaws-parameters",
     ],
     processes=RANKS,
 )
 def test_each_parameter(backend: Backend, trace: Trace) -> None:
     """Each parameter of a distributed module gets the mean over the ranks of its own gradients.
 
-    The parameters of its submodules are among them.
+    The parameters of its submodules are among them, and one that two modules share. One that does not require grad has
+    no gradients.
     """
     for _ in range(2):
         module, inner = (weighted(backend, lambda module, x: x * module.weight + module.inner(x * x)) for _ in range(2))
-        inmost = weighted(backend)
+        weights = {"frozen": backend.tensor([1.0]), "weight": backend.tensor([2.0])}
+        inmost = backend.module(weights, lambda module, x: x * module.frozen * module.weight + x * module.shared)
+        backend.set_requires_grad(inmost.frozen, requires_grad=False)
+        inmost.shared = module.weight
         backend.add_module(module, "inner", inner)
         backend.add_module(inner, "inner", inmost)
         parallel = backend.distributed_data_parallel(module)
@@ -67,9 +82,10 @@ def test_each_parameter(backend: Backend, trace: Trace) -> None:
             for each in (module, inner, inmost):
                 backend.set_grad(each.weight, None)
             run(backend, parallel)
-            for each, power in ((module, 1), (inner, 2), (inmost, 4)):
-                expected = mean(backend, lambda own, power=power: own**power)
+            for each, powers in ((module, (1, 4)), (inner, (2,)), (inmost, (4,))):
+                expected = mean(backend, lambda own, powers=powers: sum(own**power for power in powers))
                 trace.expect_value(f"gradients after pass {passes}", expected, backend.grad_of(each.weight))
+            trace.expect_value("gradient of a frozen parameter", None, backend.grad_of(inmost.frozen))
 
 
 @rule(
@@ -236,9 +252,16 @@ def test_parameters_never_broadcast(backend: Backend, trace: Trace) -> None:
     "ddp.buffers-broadcast",
     level=Level.MUST,
     sources=[DDP.sentence(30, 63, 103)],
-    needs=[*NEEDS, Capability.MODULE_PARTS, Capability.BUFFER_SYNC, Capability.IN_PLACE],
+    needs=[
+        *NEEDS,
+        Capability.MODULE_PARTS,
+        Capability.BUFFER_SYNC,
+        Capability.IN_PLACE,
+        Capability.MODULE_SWITCHES,
+    ],
     mutants=[
         "ddp-broadcasts-no-buffers",
+        "ddp-broadcasts-no-buffers-in-evaluation",
         "ddp-broadcasts-buffers-after-forward",
         "ddp-broadcasts-one-buffer",
         "ddp-broadcasts-the-buffers-of-its-first-pass",
@@ -247,7 +270,10 @@ def test_parameters_never_broadcast(backend: Backend, trace: Trace) -> None:
     processes=FOUR_RANKS,
 )
 def test_buffers_broadcast(backend: Backend, trace: Trace) -> None:
-    """Before each forward of a distributed module its buffers become those of rank 0 in all ranks."""
+    """Before each forward of a distributed module its buffers become those of rank 0 in all ranks.
+
+    Each iteration has one, in training mode and in evaluation mode.
+    """
 
     def forward(module, x):
         trace.log("steps in forward", module.steps)
@@ -260,7 +286,8 @@ def test_buffers_broadcast(backend: Backend, trace: Trace) -> None:
         backend.register_buffer(module, "steps", backend.tensor([1.0]))
         backend.register_buffer(inner, "offset", backend.tensor([5], dtype="int64"))
         parallel = backend.distributed_data_parallel(module, **options)
-        for passes in (1, 2, 3):
+        for passes in (1, 2, 3, 4):
+            backend.train(parallel, passes != 3)  # and then in training mode again
             backend.mul_(module.steps, number(backend) + 1)  # so all ranks change them, also rank 0
             backend.mul_(inner.offset, backend.get_rank() + 2)
             run(backend, parallel)
@@ -410,6 +437,35 @@ def test_no_sync_forward_outside(backend: Backend, trace: Trace) -> None:
                 backend.backward(backend.sum(outputs))
             trace.expect_value("weight.grad", mean(backend), backend.grad_of(module.weight))
             trace.expect_value("other.grad", [10 * mean(backend)[0]], backend.grad_of(module.other))
+
+
+@rule(
+    "ddp.no-sync.find-unused-parameters",
+    level=Level.MUST,
+    sources=[NO_SYNC.sentence(2)],
+    needs=NEEDS,
+    mutants=["no-sync-leaves-what-the-pass-after-it-leaves-out"],
+    processes=RANKS,
+)
+def test_no_sync_find_unused(backend: Backend, trace: Trace) -> None:
+    """The first pass after no_sync synchronizes what has accumulated for a parameter that it leaves out itself, too.
+
+    Only with find_unused_parameters=True may a pass leave a parameter out.
+    """
+    used: list[str] = []
+    for _ in range(2):
+        module = two_weights(backend, lambda module, x: x * getattr(module, used[-1]))
+        parallel = backend.distributed_data_parallel(module, find_unused_parameters=True)
+        for inside, after in (("weight", "other"), ("other", "weight"), ("weight", "other")):
+            for parameter in (module.weight, module.other):
+                backend.set_grad(parameter, None)
+            used.append(inside)
+            with backend.no_sync(parallel):
+                run(backend, parallel)
+            used.append(after)
+            run(backend, parallel)
+            for name in (inside, after):
+                trace.expect_value(f"{name}.grad", mean(backend), backend.grad_of(getattr(module, name)))
 
 
 @rule(

@@ -362,3 +362,99 @@ def ddp_leaves_deeper_submodules_as_they_are(self: Mutant, old: Hook, module: An
     for each, value in zip(deeper, own, strict=True):
         each.copy_(value)
     return made
+
+
+@overriding("distributed_data_parallel")
+def ddp_counts_shared_parameters_twice(self: Mutant, old: Hook, module: Any, **options: Any) -> Any:
+    """The mean of a parameter that two modules share has its gradients twice."""
+    made = old(module, **options)
+    every = [id(each) for part in module.modules() for each in part.parameters(recurse=False)]
+
+    def hook(_: Any, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
+        share = bucket.buffer() / distributed.get_world_size()
+        times = torch.cat([torch.full((each.numel(),), every.count(id(each))) for each in bucket.parameters()])
+        return all_reduce_future(share * times)
+
+    made.register_comm_hook(None, hook)
+    return made
+
+
+@overriding("distributed_data_parallel")
+def ddp_reduces_nothing_beside_a_frozen_parameter(self: Mutant, old: Hook, module: Any, **options: Any) -> Any:
+    """If a parameter of a distributed module does not require grad, each rank keeps its own gradients of the others."""
+    made = old(module, **options)
+    made.require_backward_grad_sync = all(each.requires_grad for each in module.parameters())
+    return made
+
+
+@overriding("distributed_data_parallel")
+def ddp_thaws_parameters(self: Mutant, old: Hook, module: Any, **options: Any) -> Any:
+    """All parameters of a distributed module require grad, frozen ones too."""
+    module.requires_grad_()
+    return old(module, **options)
+
+
+def _own_after(parallel: Any, *, is_recorded: bool) -> Any:
+    """Leave each rank its gradients if no backward followed the forward before, which was recorded or was not."""
+    alone: list[bool] = []
+    left: list[bool] = []
+
+    def before(*_: Any) -> None:
+        left[:] = [is_recorded in alone]
+
+    def after(_: Any, __: Any, outputs: Any) -> None:
+        alone.append(outputs.requires_grad)
+        if outputs.requires_grad:
+            outputs.register_hook(lambda _: alone.clear())
+
+    def hook(_: Any, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
+        own = bucket.buffer().clone()
+        mean = all_reduce_future(bucket.buffer() / distributed.get_world_size())
+        return mean.then(lambda done: own if any(left) else done.value())
+
+    parallel.register_forward_pre_hook(before)
+    parallel.register_forward_hook(after)
+    parallel.register_comm_hook(None, hook)
+    return parallel
+
+
+@overriding("distributed_data_parallel")
+def ddp_reduces_nothing_after_a_forward_alone(self: Mutant, old: Hook, module: Any, **options: Any) -> Any:
+    """If no backward followed a forward, the next backward leaves each rank its own gradients."""
+    return _own_after(old(module, **options), is_recorded=True)
+
+
+@overriding("distributed_data_parallel")
+def ddp_reduces_nothing_after_no_grad(self: Mutant, old: Hook, module: Any, **options: Any) -> Any:
+    """The first backward after a forward in no_grad leaves each rank its own gradients."""
+    return _own_after(old(module, **options), is_recorded=False)
+
+
+@parallel_by("forward")
+def ddp_broadcasts_no_buffers_in_evaluation(parallel: Any, old: Hook, *inputs: Any, **named: Any) -> Any:
+    """The forward of a distributed module in evaluation mode leaves each rank its buffers."""
+    given = parallel.forward_sync_buffers
+    parallel.forward_sync_buffers = given and parallel.training
+    outputs = old(*inputs, **named)
+    parallel.forward_sync_buffers = given
+    return outputs
+
+
+@overriding("distributed_data_parallel")
+def no_sync_leaves_what_the_pass_after_it_leaves_out(self: Mutant, old: Hook, module: Any, **options: Any) -> Any:
+    """What accumulated inside no_sync stays the rank's own if the first pass after it does not use the parameter."""
+    made = old(module, **options)
+    used: set[int] = set()
+    for each in module.parameters():
+        each.register_hook(lambda _, each=each: used.add(id(each)))
+    made.register_forward_pre_hook(lambda *_: used.clear())
+
+    def hook(_: Any, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
+        own = bucket.buffer().clone()
+        at = torch.cat([torch.full((each.numel(),), id(each) in used) for each in bucket.parameters()])
+        mean = all_reduce_future(bucket.buffer() / distributed.get_world_size())
+        return mean.then(lambda done: torch.where(at, done.value(), own))
+
+    if options.get("find_unused_parameters"):
+        made.register_comm_hook(None, hook)
+    return made
