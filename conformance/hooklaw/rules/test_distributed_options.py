@@ -18,9 +18,10 @@ LENGTH = 800
 @rule(
     "ddp.init-sync.off",
     level=Level.MUST,
-    sources=[DDP.sentence(65)],
-    needs=[*NEEDS, Capability.INIT_SYNC, Capability.MODULE_PARTS],
+    sources=[DDP.sentence(65, 103)],
+    needs=[*NEEDS, Capability.INIT_SYNC, Capability.MODULE_PARTS, Capability.BUFFER_SYNC],
     mutants=[
+        "ddp-without-init-sync-broadcasts-no-buffers",
         "ddp-without-init-sync-keeps-one-buffer",
         "ddp-without-init-sync-keeps-its-own-buffers-only",
         "ddp-without-init-sync-keeps-its-own-parameters-only",
@@ -33,7 +34,7 @@ LENGTH = 800
 def test_no_init_sync(backend: Backend, trace: Trace) -> None:
     """With init_sync=False each rank keeps its own parameters and buffers when a module is distributed.
 
-    Only that is left out: the gradients are averaged.
+    Only that is left out: the gradients are averaged, and the buffers are broadcast before each forward.
     """
     for _ in range(2):
         weights = {"weight": own_input(backend), "other": own_input(backend)}
@@ -55,6 +56,7 @@ def test_no_init_sync(backend: Backend, trace: Trace) -> None:
             for parameter, factor in parameters:
                 expected = [factor * passes * mean(backend)[0]]
                 trace.expect_value(f"gradient after pass {passes}", expected, backend.grad_of(parameter))
+            trace.expect_value(f"buffers after pass {passes}", [[10.0]] * 3, buffers)
     for options in ({}, {"init_sync": True}):
         module = backend.module({"weight": own_input(backend)}, lambda module, x: x * module.weight)
         backend.distributed_data_parallel(module, **options)
@@ -105,6 +107,29 @@ def test_no_broadcast_of_buffers(backend: Backend, trace: Trace) -> None:
             trace.expect_value("weight.grad", [share], backend.grad_of(module.weight))
             trace.expect_value("other.grad", [10 * share], backend.grad_of(module.other))
     run_and_expect(*distributed(), [1.0])
+
+
+@rule(
+    "ddp.buffers-broadcast.off.at-first",
+    level=Level.MUST,
+    sources=[DDP.sentence(104)],
+    needs=[*NEEDS, Capability.MODULE_PARTS, Capability.BUFFER_SYNC],
+    mutants=["ddp-without-buffer-sync-keeps-buffers-at-first"],
+    processes=RANKS,
+)
+def test_buffers_at_first(backend: Backend, trace: Trace) -> None:
+    """With forward_sync_buffers=False too the buffers of a module become those of rank 0 when it is distributed.
+
+    The option is about forward. The deprecated broadcast_buffers=False leaves out both.
+    """
+    for _ in range(2):
+        module, inner = weighted(backend), weighted(backend)
+        backend.add_module(module, "inner", inner)
+        for each, name in ((module, "steps"), (module, "more"), (inner, "steps")):
+            backend.register_buffer(each, name, own_input(backend))
+        backend.distributed_data_parallel(module, forward_sync_buffers=False)
+
+        trace.expect_value("buffers", [[1.0]] * 3, [module.steps, module.more, inner.steps])
 
 
 @rule(

@@ -5,11 +5,23 @@ from typing import Any
 
 from hooklaw import Backend, Capability, Level, Trace, docstring, notes, rule
 from hooklaw.rules.ranks import FOUR_RANKS, own_input, rows, run, two_weights, whole
-from hooklaw.rules.sharded import GRADIENTS, PARTS, VALUES, WHOLE, gradient, several, sharded, with_several
+from hooklaw.rules.sharded import (
+    GRADIENTS,
+    LAST,
+    PARTS,
+    VALUES,
+    WHOLE,
+    gradient,
+    is_reduced,
+    several,
+    sharded,
+    with_several,
+)
 
 DDP = docstring("torch.nn.parallel.DistributedDataParallel")
 DESIGN = notes("ddp", "internal-design")
 JOIN = docstring("torch.nn.parallel.DistributedDataParallel.join")
+HOOKS = "torch.distributed.algorithms.ddp_comm_hooks.default_hooks"
 FULLY_SHARD = docstring("torch.distributed.fsdp.fully_shard")
 MODULE_METHODS = "torch.distributed.fsdp.FSDPModule"
 SUBGROUPS = [Capability.PROCESS_SUBGROUPS, Capability.DISTRIBUTED_DATA_PARALLEL, Capability.MODULES]
@@ -20,11 +32,17 @@ PAIRS = (([0, 1], [2, 3]), ([0, 2], [1, 3]))
 """The halves of the group, and two groups of ranks that are not adjacent."""
 
 
-def in_pairs(backend: Backend, module: Any, pairs: tuple[list[int], list[int]]) -> tuple[Any, list[int]]:
-    """Distribute a module over the pair of ranks that has this rank; return what is made, and the pair."""
+def own_group(backend: Backend, pairs: tuple[list[int], list[int]]) -> tuple[Any, list[int]]:
+    """Make process groups of two pairs of ranks; return the one that has this rank, and its ranks."""
     groups = [backend.new_group(ranks) for ranks in pairs]
     own = [backend.get_rank() in ranks for ranks in pairs].index(True)
-    return backend.distributed_data_parallel(module, process_group=groups[own]), pairs[own]
+    return groups[own], pairs[own]
+
+
+def in_pairs(backend: Backend, module: Any, pairs: tuple[list[int], list[int]]) -> tuple[Any, list[int]]:
+    """Distribute a module over the pair of ranks that has this rank; return what is made, and the pair."""
+    group, ranks = own_group(backend, pairs)
+    return backend.distributed_data_parallel(module, process_group=group), ranks
 
 
 def step(backend: Backend, module: Any) -> None:
@@ -90,6 +108,71 @@ def test_process_group_parameters(backend: Backend, trace: Trace) -> None:
 
         for name in weights:
             trace.expect_value(name, [ranks[0] + 1.0], backend.detach(getattr(module, name)))
+
+
+@rule(
+    "ddp.process-group.buffers",
+    level=Level.MUST,
+    sources=[DESIGN.sentence(4), DDP.sentence(3, 30)],
+    needs=[*SUBGROUPS, Capability.MODULE_PARTS, Capability.BUFFER_SYNC, Capability.IN_PLACE],
+    mutants=["ddp-ignores-its-process-group", "ddp-over-a-process-group-broadcasts-no-buffers"],
+    processes=FOUR_RANKS,
+)
+def test_process_group_buffers(backend: Backend, trace: Trace) -> None:
+    """Over a process group a module's buffers become those of the group's first rank, at first and before each forward.
+
+    The rank 0 of the documentation is that of the process group.
+    """
+
+    def forward(module, x):
+        trace.log("steps", module.steps)
+        trace.log("more", module.more)
+        return x * module.weight
+
+    for pairs in PAIRS * 2:
+        module = backend.module({"weight": own_input(backend)}, forward)
+        for name in ("steps", "more"):
+            backend.register_buffer(module, name, own_input(backend))
+        parallel, ranks = in_pairs(backend, module, pairs)
+        expected = ranks[0] + 1.0
+        trace.expect_value("buffers at first", [[expected]] * 2, [module.steps, module.more])
+        for _ in range(3):
+            for buffer in (module.steps, module.more):
+                backend.mul_(buffer, backend.get_rank() + 1.0)
+            run(backend, parallel)
+            expected *= ranks[0] + 1.0
+            trace.expect(("steps", [expected]), ("more", [expected]))
+
+
+@rule(
+    "ddp.default-comm-hook.process-group",
+    level=Level.MUST,
+    sources=[
+        docstring(f"{HOOKS}.fp16_compress_hook").sentence(2),
+        docstring(f"{HOOKS}.fp16_compress_wrapper").sentence(3),
+    ],
+    needs=[*SUBGROUPS, Capability.COMM_HOOKS, Capability.DEFAULT_COMM_HOOKS, Capability.FLOAT16],
+    mutants=["default-comm-hooks-reduce-over-all-ranks"],
+    processes=FOUR_RANKS,
+)
+def test_process_group_of_hook(backend: Backend, trace: Trace) -> None:
+    """If its state is a process group, allreduce_hook or fp16_compress_hook leaves the mean over that group's ranks.
+
+    The examples of their docstrings register them with a process group; in fp16_compress_wrapper one does as the other.
+    """
+    wrapper = backend.default_comm_hook("fp16_compress_wrapper")
+    hooks = [backend.default_comm_hook(name) for name in ("allreduce_hook", "fp16_compress_hook")]
+    for hook in (*hooks, wrapper(hooks[0])):
+        for pairs in PAIRS:
+            group, ranks = own_group(backend, pairs)
+            module = two_weights(backend, lambda module, x: x * module.weight + x * 2.0 * module.other)
+            parallel = backend.distributed_data_parallel(module)
+            backend.register_comm_hook(parallel, group, hook)
+            for passes in (1, 2, 3):
+                run(backend, parallel)
+                share = passes * sum(rank + 1.0 for rank in ranks) / PAIR
+                trace.expect_value("weight.grad", [share], backend.grad_of(module.weight))
+                trace.expect_value("other.grad", [2 * share], backend.grad_of(module.other))
 
 
 @rule(
@@ -241,23 +324,56 @@ def test_no_all_reduce(backend: Backend, trace: Trace) -> None:
 
 
 @rule(
+    "fsdp.no-gradient-sync.hybrid",
+    level=Level.MUST,
+    sources=[docstring(f"{MODULE_METHODS}.set_requires_gradient_sync").sentence(2, 3)],
+    needs=HYBRID,
+    mutants=["gradient-sync-set-again-for-shards-alone", "gradient-sync-never-again"],
+    processes=FOUR_RANKS,
+)
+def test_hybrid_no_gradient_sync(backend: Backend, trace: Trace) -> None:
+    """Passes without gradient sync reduce nothing of a module that is sharded and replicated, over shards or replicas.
+
+    The first pass with it reduces what has accumulated over all ranks.
+    """
+    other = sharded(backend, mesh=MESH)
+    step(backend, other)
+    once = gradient(backend, other)
+    for _ in range(2):
+        module = sharded(backend, mesh=MESH)
+        for requires_sync in ((False, True), (False, False, True)):
+            backend.set_grad(module.weight, None)
+            for passes, each in enumerate(requires_sync, 1):
+                backend.set_requires_gradient_sync(module, requires_gradient_sync=each)
+                step(backend, module)
+                trace.expect_value("reduced", each, is_reduced(backend, module))
+                expected = [passes * value for value in once] if each else None
+                trace.expect_value("weight.grad", expected, gradient(backend, module) if each else None)
+
+
+@rule(
     "fsdp.fully-shard.reshard-after-forward.smaller",
     level=Level.MUST,
-    sources=[FULLY_SHARD.sentence(33, 37)],
+    sources=[FULLY_SHARD.sentence(33, 36, 37)],
     needs=[Capability.FULLY_SHARD, Capability.MODULES],
     mutants=[
         "fully-shard-always-reshards",
         "fully-shard-never-reshards",
         "fully-shard-reshards-one-parameter-to-fewer",
+        "fully-shard-gathers-zeros-from-fewer-in-backward",
     ],
     processes=FOUR_RANKS,
 )
 def test_reshard_to_fewer(backend: Backend, trace: Trace) -> None:
-    """With a number as reshard_after_forward the parameters are sharded over so many ranks after forward."""
+    """With a number as reshard_after_forward the parameters are sharded over so many ranks after forward.
+
+    In backward they are put together again.
+    """
     for _ in range(2):
         module = with_several(backend, reshard_after_forward=PAIR)
         for _ in range(3):
-            outputs = backend.call(module, rows(backend))
+            x = backend.tensor([backend.get_rank() + 1.0] * len(VALUES), requires_grad=True)
+            outputs = backend.call(module, x)
             are_sharded = [backend.is_sharded(each) for each in several(module)]
             trace.expect_value("sharded after forward", [True] * 3, are_sharded)
             for each in (module.weight, module.last):
@@ -266,3 +382,5 @@ def test_reshard_to_fewer(backend: Backend, trace: Trace) -> None:
             for each, values in zip(several(module), WHOLE.values(), strict=True):
                 trace.expect_value("all rows", values, whole(backend, each))
             backend.backward(backend.sum(outputs))
+            gradient_of_x = [value * last for value, last in zip(VALUES, LAST, strict=True)]
+            trace.expect_value("x.grad", gradient_of_x, backend.grad_of(x))

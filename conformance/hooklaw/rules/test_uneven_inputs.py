@@ -141,24 +141,32 @@ def test_throw_on_early_termination(backend: Backend, trace: Trace) -> None:
     "ddp.join.model-of-the-last-rank",
     level=Level.MUST,
     sources=[JOIN.sentence(5)],
-    needs=[*NEEDS, Capability.IN_PLACE, Capability.GRAD_MODE],
-    mutants=["join-does-not-broadcast", "join-broadcasts-the-highest-rank", "join-broadcasts-one-parameter"],
+    needs=[*NEEDS, Capability.IN_PLACE, Capability.GRAD_MODE, Capability.MODULE_PARTS, Capability.BUFFER_SYNC],
+    mutants=[
+        "join-does-not-broadcast",
+        "join-broadcasts-the-highest-rank",
+        "join-broadcasts-one-parameter",
+        "join-leaves-buffers",
+    ],
     processes=RANKS,
 )
 def test_model_of_the_last_rank(backend: Backend, trace: Trace) -> None:
-    """When all ranks have joined, each has the parameters of the rank that joined last."""
+    """When all ranks have joined, each has the parameters and buffers of the rank that joined last."""
     for last in range(backend.get_world_size()):
         module = two_weights(backend, lambda module, x: x * module.weight * module.other)
+        for name in ("steps", "more"):
+            backend.register_buffer(module, name, backend.tensor([1.0]))
         parallel = backend.distributed_data_parallel(module)
         for epoch in (1, 2):
             with backend.join(parallel):
                 for _ in range(2 if backend.get_rank() == last else 1):
                     run(backend, parallel)
                 with backend.no_grad():
-                    backend.mul_(module.weight, number(backend))
-                    backend.mul_(module.other, number(backend))
+                    for each in (module.weight, module.other, module.steps, module.more):
+                        backend.mul_(each, number(backend))
 
             said = f"if rank {last} is the last, in epoch {epoch}"
             factor = (last + 1.0) ** epoch
             trace.expect_value(f"weight {said}", [2.0 * factor], backend.detach(module.weight))
             trace.expect_value(f"other {said}", [3.0 * factor], backend.detach(module.other))
+            trace.expect_value(f"buffers {said}", [[factor]] * 2, [module.steps, module.more])

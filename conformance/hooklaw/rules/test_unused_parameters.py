@@ -321,20 +321,24 @@ def test_static_graph_checkpoint_unused(backend: Backend, trace: Trace) -> None:
 @rule(
     "ddp.static-graph.outside-forward",
     level=Level.MUST,
-    sources=[DDP.sentence(87, 91)],
+    sources=[DDP.sentence(85, 87, 91)],
     needs=STATIC,
     mutants=[
+        "ddp-static-graph-ignored-with-find-unused-parameters",
         "ddp-static-graph-ignored-outside-forward",
         "ddp-static-graph-averages-one-parameter-outside-forward",
     ],
     processes=RANKS,
 )
 def test_static_graph_outside_forward(backend: Backend, trace: Trace) -> None:
-    """With static_graph=True a parameter that the program uses outside of forward is averaged too."""
-    for _ in range(2):
+    """With static_graph=True a parameter that the program uses outside of forward is averaged too.
+
+    It does not matter whether find_unused_parameters is set.
+    """
+    for options in ({}, {"find_unused_parameters": True}):
         weights = {"weight": backend.tensor([2.0]), "other": backend.tensor([3.0]), "another": backend.tensor([5.0])}
         module = backend.module(weights, lambda module, x: x * module.weight)
-        parallel = backend.distributed_data_parallel(module, static_graph=True)
+        parallel = backend.distributed_data_parallel(module, static_graph=True, **options)
         for passes in (1, 2, 3):
             for name in weights:
                 backend.set_grad(getattr(module, name), None)

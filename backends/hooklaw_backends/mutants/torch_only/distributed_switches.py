@@ -274,3 +274,38 @@ def join_does_not_throw_in_rank_0(self: Mutant, old: Hook, parallel: Any, **opti
     except RuntimeError:
         if not inside or distributed.get_rank():
             raise
+
+
+@overriding("distributed_data_parallel")
+def ddp_without_init_sync_broadcasts_no_buffers(self: Mutant, old: Hook, module: Any, **options: Any) -> Any:
+    """With init_sync=False the forward of a distributed module leaves each rank its buffers."""
+    return old(module, **({"forward_sync_buffers": options.get("init_sync", True)} | options))
+
+
+@overriding("distributed_data_parallel")
+def ddp_without_buffer_sync_keeps_buffers_at_first(self: Mutant, old: Hook, module: Any, **options: Any) -> Any:
+    """With forward_sync_buffers=False each rank keeps its buffers when a module is distributed, too."""
+    own = [each.clone() for each in module.buffers()]
+    made = old(module, **options)
+    if options.get("forward_sync_buffers") is False:
+        for each, value in zip(module.buffers(), own, strict=True):
+            each.copy_(value)
+    return made
+
+
+@overriding("join")
+@contextmanager
+def join_leaves_buffers(self: Mutant, old: Hook, parallel: Any, **options: bool) -> Any:
+    """After join each rank has its own buffers."""
+    with old(parallel, **options):
+        yield
+        kept = [each.clone() for each in parallel.module.buffers()]
+    for each, value in zip(parallel.module.buffers(), kept, strict=True):
+        each.copy_(value)
+
+
+@overriding("distributed_data_parallel")
+def ddp_static_graph_ignored_with_find_unused_parameters(self: Mutant, old: Hook, module: Any, **options: Any) -> Any:
+    """With find_unused_parameters=True static_graph=True changes nothing."""
+    kept = {"static_graph": False} if options.get("find_unused_parameters") else {}
+    return old(module, **(options | kept))

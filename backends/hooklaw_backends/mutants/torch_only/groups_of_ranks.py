@@ -10,6 +10,7 @@ from torch.distributed.device_mesh import DeviceMesh
 
 from hooklaw_backends._distributed import GradBucket, all_reduce_future
 from hooklaw_backends.mutants.base import Hook, Mutant, overriding
+from hooklaw_backends.mutants.torch_only.sharding import before_backward, zero
 
 
 @overriding("distributed_data_parallel")
@@ -153,4 +154,36 @@ def ddp_over_scattered_ranks_reduces_nothing(self: Mutant, old: Hook, module: An
 
     if ranks[-1] - ranks[0] >= len(ranks):
         made.register_comm_hook(None, own)
+    return made
+
+
+@overriding("distributed_data_parallel")
+def ddp_over_a_process_group_broadcasts_no_buffers(self: Mutant, old: Hook, module: Any, **options: Any) -> Any:
+    """The forward of a module that is distributed over a process group leaves each rank its buffers."""
+    return old(module, **options, **({"forward_sync_buffers": False} if "process_group" in options else {}))
+
+
+@overriding("default_comm_hook")
+def default_comm_hooks_reduce_over_all_ranks(self: Mutant, old: Hook, wanted: str) -> Hook:
+    """allreduce_hook and fp16_compress_hook reduce over all ranks, whatever process group they are given."""
+    hook = old(wanted)
+    return hook if wanted.endswith("_wrapper") else lambda _, bucket: hook(None, bucket)
+
+
+@overriding("set_requires_gradient_sync")
+def gradient_sync_set_again_for_shards_alone(
+    self: Mutant, old: Hook, module: Any, *, requires_gradient_sync: bool
+) -> None:
+    """Once gradient sync was switched off, later passes do not reduce over the replicas."""
+    old(module, requires_gradient_sync=requires_gradient_sync)
+    self.kept += [] if requires_gradient_sync else [module]
+    self.set_requires_all_reduce(module, requires_all_reduce=not self.keeps(module))
+
+
+@overriding("fully_shard")
+def fully_shard_gathers_zeros_from_fewer_in_backward(self: Mutant, old: Hook, module: Any, **options: Any) -> Any:
+    """With a number as reshard_after_forward the whole parameters of a fully sharded module are zeros in backward."""
+    made, given = old(module, **options), options.get("reshard_after_forward")
+    if given and not isinstance(given, bool):
+        before_backward(made, lambda: zero(made))
     return made

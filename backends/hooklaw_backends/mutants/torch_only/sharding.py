@@ -115,16 +115,18 @@ def fully_shard_gathers_two_parameters(module: Any) -> None:
 @after_sharding
 def fully_shard_gathers_two_parameters_in_backward(module: Any) -> None:
     """In backward the whole parameters of a fully sharded module are zeros, but for the first two."""
-    _before_backward(module, lambda: zero(module, after=2))
+    before_backward(module, lambda: zero(module, after=2))
 
 
 @after_sharding
 def fully_shard_gathers_zeros_in_backward(module: Any) -> None:
     """In backward the whole parameters of a fully sharded module are zeros."""
-    _before_backward(module, lambda: zero(module))
+    before_backward(module, lambda: zero(module))
 
 
-def _before_backward(module: Any, step: Callable[[], None]) -> None:
+def before_backward(module: Any, step: Callable[[], None]) -> None:
+    """Run a step in each backward through a module, before its own."""
+
     def after(_: Any, __: Any, output: Any) -> None:
         if output.requires_grad:
             output.register_hook(lambda _: step())
