@@ -58,7 +58,7 @@ class RankVerbs(Protocol):
         """Begin an all-reduce, and return a future of it: ``future.then(function)`` is a future of what is returned."""
 
     def fully_shard(self, module: Any, **options: Any) -> Any:
-        """Shard a module's parameters in place.
+        """Shard the parameters of a module in place, or those of several modules as one group.
 
         `options` are ``reshard_after_forward`` and ``ignored_params``, and with the capability hybrid-sharding
         ``mesh``, the shape of a mesh of all ranks.

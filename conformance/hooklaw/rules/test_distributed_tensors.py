@@ -19,6 +19,7 @@ VALUES = [2.0, 3.0, 4.0, 5.0, 6.0]
 """Their number is odd, so that the parts of two ranks differ in size."""
 SQUARES = [4.0, 6.0, 8.0, 10.0, 12.0]
 """The gradient of the sum of the squares of VALUES."""
+MATRIX = [[value, 2 * value, 4 * value] for value in VALUES]
 
 
 def leaf(backend: Backend, placement: str = "shard") -> Any:
@@ -27,12 +28,14 @@ def leaf(backend: Backend, placement: str = "shard") -> Any:
 
 
 def square(backend: Backend, x: Any, look: Any = lambda _: None) -> None:
-    """Run backward from the sum of the squares of a distributed tensor, which every rank has whole; look at them."""
+    """Run backward from the sum of the squares of a distributed tensor, which every rank has whole; look at both."""
 
     def forward(x):
         squares = x * x
         look(squares)
-        return backend.sum(squares)
+        total = backend.sum(squares)
+        look(total)
+        return total
 
     backend.backward(backend.full_tensor(backend.call(forward, x)))
 
@@ -82,19 +85,23 @@ def test_tensor_hook(backend: Backend, trace: Trace) -> None:
         "dtensor-drops-tensor-hooks",
         "dtensor-ignores-what-hooks-return",
         "dtensor-drops-tensor-hooks-of-non-leaves",
+        "dtensor-drops-tensor-hooks-of-sums",
         "dtensor-keeps-one-tensor-hook",
     ],
     processes=RANKS,
 )
 def test_replace(backend: Backend, trace: Trace) -> None:
-    """What a tensor hook on a distributed tensor returns takes the place of the gradient."""
+    """What a tensor hook on a distributed tensor returns takes the place of the gradient.
+
+    The sum of a tensor that is split is one of which each rank has a part of the value.
+    """
     for placement in PLACEMENTS:
         x = leaf(backend, placement)
         for factor in (2.0, 5.0):
             backend.register_hook(x, lambda grad, factor=factor: grad * factor)
         for passes in (1, 2, 3):
-            square(backend, x, lambda squares: backend.register_hook(squares, lambda grad: grad * 3.0))
-            expected = [30 * passes * value for value in SQUARES]
+            square(backend, x, lambda each: backend.register_hook(each, lambda grad: grad * 2.0))
+            expected = [40 * passes * value for value in SQUARES]
             trace.expect_value(f"{placement}: x.grad", expected, whole(backend, backend.grad_of(x)))
 
 
@@ -327,13 +334,19 @@ def test_full_tensor_default(backend: Backend, trace: Trace) -> None:
         "redistribute-to-shards-is-differentiable-once",
         "redistribute-of-sums-is-differentiable-once",
         "redistribute-of-sums-to-shards-is-differentiable-once",
+        "redistribute-between-shards-is-differentiable-once",
     ],
     processes=RANKS,
 )
 def test_redistribute(backend: Backend, trace: Trace) -> None:
     """The gradient of a gradient through redistribute is that of the same program without redistribute."""
-    for before, after in (("shard", "replicate"), ("replicate", "shard")):
-        x = leaf(backend, before)
+
+    def of_each(step: Any, values: list[Any] = VALUES) -> list[Any]:
+        return [of_each(step, value) if isinstance(value, list) else step(value) for value in values]
+
+    moves = (("shard", "replicate", VALUES), ("replicate", "shard", VALUES), ("shard", "shard-columns", MATRIX))
+    for before, after, values in moves:
+        x = backend.distribute_tensor(backend.tensor(values, requires_grad=True), before)
 
         def cubes(x, after=after):
             moved = backend.redistribute(x, after)
@@ -342,9 +355,10 @@ def test_redistribute(backend: Backend, trace: Trace) -> None:
 
         (first,) = backend.grad(backend.full_tensor(backend.call(cubes, x)), [x], create_graph=True)
         trace.expect(("moved", after))
-        trace.expect_value(f"gradient, to {after}", [3 * value**2 for value in VALUES], whole(backend, first))
+        trace.expect_value(f"gradient, to {after}", of_each(lambda value: 3 * value**2, values), whole(backend, first))
         (second,) = backend.grad(backend.full_tensor(backend.sum(first)), [x])
-        trace.expect_value(f"gradient of it, to {after}", [6 * value for value in VALUES], whole(backend, second))
+        expected = of_each(lambda value: 6 * value, values)
+        trace.expect_value(f"gradient of it, to {after}", expected, whole(backend, second))
 
     def squared(x):
         total = backend.redistribute(backend.sum(x * x), "replicate")
@@ -404,8 +418,8 @@ def test_one_rank(backend: Backend, trace: Trace) -> None:
             backend.register_hook(x, see)
             backend.register_post_accumulate_grad_hook(x, hook)
 
-        def look(squares):
-            backend.register_hook(squares, lambda grad: trace.log("hook of a non-leaf", part(backend, grad)))
+        def look(each):
+            backend.register_hook(each, lambda grad: trace.log("hook of a non-leaf", part(backend, grad)))
 
         for passes in (1, 2, 3):
             square(backend, x, look)
@@ -413,4 +427,4 @@ def test_one_rank(backend: Backend, trace: Trace) -> None:
             before = [(f"{label} tensor hook", SQUARES) for label in labels]
             accumulated = [passes * value for value in SQUARES]
             after = [(f"{label} post-accumulate hook", accumulated) for label in labels]
-            trace.expect(("hook of a non-leaf", ones), *before, *after)
+            trace.expect(("hook of a non-leaf", 1.0), ("hook of a non-leaf", ones), *before, *after)

@@ -1,5 +1,6 @@
 """Fully sharded modules: parameters that each rank has a part of, and hooks that put them together."""
 
+from contextlib import nullcontext
 from typing import Any
 
 from hooklaw import Backend, Basis, Capability, Level, Trace, docstring, observed, rule
@@ -13,6 +14,7 @@ from hooklaw.rules.sharded import (
     add_up_parts,
     gradient,
     is_reduced,
+    product,
     run,
     several,
     sharded,
@@ -107,18 +109,24 @@ def test_hooks(backend: Backend, trace: Trace) -> None:
         "fully-shard-never-reshards-after-backward",
         "fully-shard-without-reshard-stays-whole",
         "fully-shard-gathers-two-parameters-in-backward",
+        "fully-shard-gathers-zeros-in-backward-from-a-container",
     ],
     processes=RANKS,
 )
 def test_backward(backend: Backend, trace: Trace) -> None:
     """Backward through a fully sharded module computes with its whole parameters, and leaves them sharded.
 
-    It does so whatever forward left: only that depends on reshard_after_forward.
+    It does so whatever forward left: only that depends on reshard_after_forward. The output may be in a container.
     """
-    modules = [with_several(backend, reshard_after_forward=reshard) for reshard in (True, False)]
-    for module in modules * 3:
+    forwards = ((product, lambda x: x), (lambda *given: {"outputs": [product(*given)]}, lambda x: x["outputs"][0]))
+    modules = [
+        (with_several(backend, forward, reshard_after_forward=reshard), output_of)
+        for forward, output_of in forwards
+        for reshard in (True, False)
+    ]
+    for module, output_of in modules * 3:
         x = backend.tensor([number(backend)] * len(VALUES), requires_grad=True)
-        backend.backward(backend.sum(backend.call(module, x)))
+        backend.backward(backend.sum(output_of(backend.call(module, x))))
         expected = [value * last for value, last in zip(VALUES, LAST, strict=True)]
         trace.expect_value("x.grad", expected, backend.grad_of(x))
         are_sharded = [backend.is_sharded(each) for each in several(module)]
@@ -129,26 +137,31 @@ def test_backward(backend: Backend, trace: Trace) -> None:
     "fsdp.fully-shard.gradients",
     level=Level.MUST,
     sources=[FULLY_SHARD.sentence(5, 8), docstring("torch.Tensor.backward").sentence(5)],
-    needs=NEEDS,
+    needs=[*NEEDS, Capability.GRAD_MODE],
     mutants=[
         "fully-shard-reduces-nothing",
         "fully-shard-does-nothing",
         "fully-shard-reduces-one-parameter",
         "fully-shard-keeps-the-last-gradient",
         "fully-shard-reduces-two-parameters",
+        "fully-shard-reduces-nothing-after-a-forward-alone",
     ],
     processes=RANKS,
 )
 def test_gradients(backend: Backend, trace: Trace) -> None:
     """After backward the gradient of a fully sharded parameter is sharded too, and reduced over all ranks.
 
-    Passes accumulate, as in any leaf. Whether the sum is divided is not said, so both are accepted.
+    Passes accumulate, as in any leaf, and a forward that no backward follows makes no difference. Whether the sum is
+    divided is not said, so both are accepted.
     """
     size = backend.get_world_size()
     total = size * (size + 1) / 2
     for _ in range(2):
         module, first = with_several(backend), {}
-        for passes in (1, 2, 3):
+        for passes, forwards in ((1, ()), (2, (backend.no_grad,)), (3, (nullcontext,))):
+            for under in forwards:
+                with under():
+                    backend.call(module, rows(backend))
             run(backend, module)
             for name, of_one in GRADIENTS.items():
                 grad = backend.grad_of(getattr(module, name))
@@ -214,13 +227,14 @@ def test_no_reshard(backend: Backend, trace: Trace) -> None:
         "fully-shard-leaves-submodules",
         "fully-shard-leaves-deeper-submodules",
         "fully-shard-gathers-all-groups-but-the-first",
+        "fully-shard-gathers-shared-parameters-in-one-place",
     ],
     processes=RANKS,
 )
 def test_groups(backend: Backend, trace: Trace) -> None:
     """Parameters of a submodule that was sharded before are a group of their own; forward has them whole only there.
 
-    Those of a submodule that was not are in the module's group.
+    Those of a submodule that was not are in the module's group; one that is there twice is whole in both places.
     """
 
     def state(name, module) -> None:
@@ -237,6 +251,7 @@ def test_groups(backend: Backend, trace: Trace) -> None:
         state("own", module)
         state("plain", module.plain)
         state("below", module.plain.below)
+        state("shared", module.plain.below.shared)
         state("first", module.first)
         state("second", module.second)
         between = module.first(x * module.weight)
@@ -247,18 +262,20 @@ def test_groups(backend: Backend, trace: Trace) -> None:
 
     for _ in range(2):
         module = backend.module({"weight": backend.tensor(VALUES)}, forward)
-        plain, below = (backend.module({"weight": backend.tensor(VALUES)}, lambda _, x: x) for _ in range(2))
+        plain, below, shared = (backend.module({"weight": backend.tensor(VALUES)}, lambda _, x: x) for _ in range(3))
+        shared.weight = module.weight
+        backend.add_module(below, "shared", shared)
         backend.add_module(plain, "below", below)
         for name in ("first", "second"):
             backend.add_module(module, name, inner(name))
         backend.add_module(module, "plain", plain)
         backend.fully_shard(module)
-        for each in (plain, below):
+        for each in (plain, below, shared):
             trace.expect_value("plain submodule's weight is sharded", True, backend.is_sharded(each.weight))  # noqa: FBT003
         for _ in range(3):
             backend.call(module, rows(backend))
             trace.expect(
-                *[(name, VALUES) for name in ("own", "plain", "below")],
+                *[(name, VALUES) for name in ("own", "plain", "below", "shared")],
                 *[(name, True) for name in ("first", "second")],
                 ("first in its forward", VALUES),
                 ("first afterwards", True),

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from hooklaw import Backend, Capability, Level, Trace, docstring, rule
-from hooklaw.rules.ranks import RANKS, ROWS, number
+from hooklaw import Backend, Basis, Capability, Level, Trace, docstring, observed, rule
+from hooklaw.rules.ranks import RANKS, ROWS, number, whole
 from hooklaw.rules.sharded import (
     LAST,
     VALUES,
@@ -183,6 +183,70 @@ def test_no_grad(backend: Backend, trace: Trace) -> None:
             backend.backward(backend.sum(result))
             trace.expect(*in_forward)
             trace.expect_value("x.grad", expected, backend.grad_of(x))
+
+
+@rule(
+    "fsdp.fully-shard.together",
+    level=Level.MUST,
+    sources=[FULLY_SHARD.sentence(12, 23)],
+    needs=NESTED,
+    mutants=["fully-shard-shards-each-of-several-apart", "fully-shard-shards-the-first-of-several"],
+    processes=RANKS,
+)
+def test_together(backend: Backend, trace: Trace) -> None:
+    """Modules that are sharded together are one group: when the first of them runs, the parameters of all are whole.
+
+    They are grouped for communication, and a group's parameters are put together at once. Gradients of all are reduced.
+    """
+
+    def look(module, x):
+        trace.log("sharded", [backend.is_sharded(each.weight) for each in together])
+        return x * module.weight
+
+    for _ in range(2):
+        together = [backend.module({"weight": backend.tensor(VALUES)}, look) for _ in range(3)]
+        outer = backend.module({}, lambda module, x: module.third(module.second(module.first(x))))
+        for name, module in zip(("first", "second", "third"), together, strict=True):
+            backend.add_module(outer, name, module)
+        backend.fully_shard(together, reshard_after_forward=True)
+        backend.fully_shard(outer)
+        for _ in range(3):
+            for module in together:
+                backend.set_grad(module.weight, None)
+            run(backend, outer)
+            trace.expect(*[("sharded", [False] * 3)] * 3)
+            after = [(backend.is_sharded(each.weight), is_reduced(backend, each)) for each in together]
+            trace.expect_value("sharded and reduced after the pass", [(True, True)] * 3, after)
+
+
+@rule(
+    "fsdp.fully-shard.frozen",
+    level=Level.SHOULD,
+    basis=Basis.OBSERVED,
+    sources=[observed("a sharded parameter requires grad if the parameter did")],
+    needs=[*NEEDS, Capability.REQUIRES_GRAD_FLAG],
+    mutants=["fully-shard-thaws-parameters", "fully-shard-reduces-nothing-beside-a-frozen-parameter"],
+    processes=RANKS,
+)
+def test_frozen(backend: Backend, trace: Trace) -> None:
+    """A parameter that does not require grad has no gradient once its module is fully sharded; those of others do."""
+
+    def gradients(module: Any) -> list[Any]:
+        grads = [whole(backend, backend.grad_of(each)) for each in several(module)]
+        return [None if grad is None else backend.tolist(grad) for grad in grads]
+
+    plain = with_several(backend)
+    run(backend, plain)
+    once = gradients(plain)
+    for frozen in range(len(WHOLE)):
+        module = backend.module({name: backend.tensor(values) for name, values in WHOLE.items()}, product)
+        backend.set_requires_grad(several(module)[frozen], requires_grad=False)
+        backend.fully_shard(module)
+        for passes in (1, 2, 3):
+            run(backend, module)
+            expected: list[Any] = [[passes * value for value in grad] for grad in once]
+            expected[frozen] = None
+            trace.expect_value(f"gradients after pass {passes}", expected, gradients(module))
 
 
 @rule(

@@ -8,6 +8,7 @@ from hooklaw.rules.ranks import RANKS, ROWS, mean, number, own_part, rows, run
 NAME = "torch.distributed.fsdp.FullyShardedDataParallel"
 FSDP = docstring(NAME)
 NO_SYNC = docstring(f"{NAME}.no_sync")
+COMM_HOOK = docstring(f"{NAME}.register_comm_hook")
 NEEDS = [Capability.FULLY_SHARDED_DATA_PARALLEL, Capability.MODULES]
 LENGTH = len(ROWS)
 FLAT = {"extra-dimension": "gradients are parts of a flat one, whatever their dimensions are"}
@@ -126,3 +127,43 @@ def test_nested(backend: Backend, trace: Trace) -> None:
             part = own_part(backend, [16 * mean(backend)[0] * row for row in ROWS])
             for module in modules:
                 trace.expect_value("a gradient after a pass outside", part, backend.grad_of(module.weight))
+
+
+@rule(
+    "fsdp.comm-hook.nested",
+    level=Level.MUST,
+    sources=[COMM_HOOK.sentence(7, 11)],
+    needs=[*NEEDS, Capability.MODULE_PARTS],
+    mutants=["fsdp-comm-hook-of-the-outermost-alone", "fsdp-comm-hook-of-the-first-inside-alone"],
+    except_under=FLAT,
+    processes=RANKS,
+)
+def test_comm_hook_of_nested(backend: Backend, trace: Trace) -> None:
+    """The communication hook of the outermost wrapper is called for each wrapper, with the gradient of its parameters.
+
+    Those that a wrapper inside it has are not among them. The state is one for all gradients.
+    """
+    own = [number(backend) * row for row in ROWS]
+
+    def weighted(factor: float) -> Any:
+        return backend.module({"weight": twos(backend)}, lambda module, x: x * factor * module.weight)
+
+    for _ in range(2):
+        outer = backend.module(
+            {"weight": twos(backend)}, lambda module, x: module.first(x) + module.second(x) + x * module.weight
+        )
+        for name, factor in (("first", 10.0), ("second", 20.0)):
+            backend.add_module(outer, name, backend.fully_sharded_data_parallel(weighted(factor)))
+        wrapper = backend.fully_sharded_data_parallel(outer)
+        state: list[Any] = []
+
+        def hook(given, gradient, _part, state=state):
+            trace.log("hook" if given is state else "hook with another state", gradient)
+
+        backend.register_comm_hook(wrapper, state, hook)
+        for _ in range(3):
+            run(backend, wrapper, rows(backend))
+            trace.expect_in_any_order("hook", "hook", "hook")
+            expected = [[factor * value for value in own] for factor in (1.0, 10.0, 20.0)]
+            trace.expect_value("gradients", expected, sorted(trace.values("hook")))
+            trace.clear()

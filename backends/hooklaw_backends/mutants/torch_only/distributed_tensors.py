@@ -256,3 +256,17 @@ def full_tensor_keeps_grad_placement(self: Mutant, old: Hook, tensor: Any, **opt
     """grad_placements of full_tensor stay set in the calls after one that sets them."""
     self.kept = [options] if options else self.kept
     return old(tensor, **(self.kept[0] if self.kept else {}))
+
+
+@overriding("redistribute")
+def redistribute_between_shards_is_differentiable_once(self: Mutant, old: Hook, tensor: Any, placement: str) -> Any:
+    """A gradient through redistribute from shards to other shards cannot be differentiated."""
+    if {self.placement(tensor), placement} == {"shard", "shard-columns"}:
+        return _Once.apply(tensor, lambda tensor: old(tensor, placement))
+    return old(tensor, placement)
+
+
+@altering("register_hook")
+def dtensor_drops_tensor_hooks_of_sums(self: Mutant, tensor: Any, hook: Hook) -> Hook:
+    """A tensor hook on a distributed tensor never runs if the ranks have parts of its values, as of a sum."""
+    return (lambda _: None) if is_distributed(tensor) and self.placement(tensor) == "partial" else hook

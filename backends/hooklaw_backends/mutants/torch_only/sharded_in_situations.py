@@ -27,7 +27,7 @@ from hooklaw_backends.mutants.torch_only.ranks_in_situations import (
     uncalled,
     without,
 )
-from hooklaw_backends.mutants.torch_only.sharding import own_part, unhooked, zero
+from hooklaw_backends.mutants.torch_only.sharding import own_part, tensors_in, unhooked, zero
 
 Step = Callable[[Any], None]
 """Does something wrong to a module, or to reduced gradients."""
@@ -65,8 +65,9 @@ def _after_forward(module: Any, step: Step, is_there: Callable[[], bool]) -> Non
 
 def _before_backward(module: Any, step: Step, is_there: Callable[[], bool]) -> None:
     def after(_: Any, __: Any, output: Any) -> None:
-        if is_there() and output.requires_grad:
-            output.register_hook(lambda _: step(module))
+        if is_there():
+            for each in filter(lambda tensor: tensor.requires_grad, tensors_in(output)):
+                each.register_hook(lambda _: step(module))
 
     module.register_forward_hook(after)
 

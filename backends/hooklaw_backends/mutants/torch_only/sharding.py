@@ -128,10 +128,16 @@ def before_backward(module: Any, step: Callable[[], None]) -> None:
     """Run a step in each backward through a module, before its own."""
 
     def after(_: Any, __: Any, output: Any) -> None:
-        if output.requires_grad:
-            output.register_hook(lambda _: step())
+        for each in tensors_in(output):
+            if each.requires_grad:
+                each.register_hook(lambda _: step())
 
     module.register_forward_hook(after)
+
+
+def tensors_in(output: Any) -> list[Any]:
+    """Return the tensors that a module returns, alone or in a dictionary of lists."""
+    return [each for own in output.values() for each in own] if isinstance(output, dict) else [output]
 
 
 def zero(module: Any, after: int = 0) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from hooklaw_backends.mutants.base import Hook, Mutant, overriding
-from hooklaw_backends.mutants.torch_only.sharding import after_sharding
+from hooklaw_backends.mutants.torch_only.sharding import after_sharding, own_part, tensors_in, zero
 
 
 @overriding("unshard")
@@ -267,3 +267,69 @@ def fully_shard_gathers_the_second_parameter_once(self: Mutant, old: Hook, modul
     made.register_forward_pre_hook(enter)
     made.register_forward_hook(lambda *_: contexts.pop().__exit__(None, None, None))
     return made
+
+
+@after_sharding
+def fully_shard_gathers_zeros_in_backward_from_a_container(module: Any) -> None:
+    """If forward returns a container, the whole parameters of a fully sharded module are zeros in backward."""
+
+    def after(_: Any, __: Any, output: Any) -> None:
+        for each in tensors_in(output) if isinstance(output, dict) else ():
+            each.register_hook(lambda _: zero(module))
+
+    module.register_forward_hook(after)
+
+
+@after_sharding
+def fully_shard_reduces_nothing_after_a_forward_alone(module: Any) -> None:
+    """After a forward that no backward follows, each rank keeps the part of its own gradient."""
+    forwards: list[None] = []
+
+    def hook(reduced: Any) -> None:
+        if len(forwards) > 1:
+            own_part(reduced)
+        forwards.clear()
+
+    module.register_forward_pre_hook(lambda *_: forwards.append(None))
+    module.set_all_reduce_hook(hook)
+
+
+@overriding("fully_shard")
+def fully_shard_gathers_shared_parameters_in_one_place(self: Mutant, old: Hook, module: Any, **options: Any) -> Any:
+    """In forward a parameter that two modules share is whole in the first of them, and a part in the other."""
+    made = old(module, **options)
+    places = [(each, *named) for each in made.modules() for named in each.named_parameters(recurse=False)]
+    later = [place for nr, place in enumerate(places) if any(place[2] is each for *_, each in places[:nr])]
+
+    def before(*_: Any) -> None:
+        for each, name, part in later:
+            each._parameters[name] = part  # noqa: SLF001 - there is no public API
+
+    made.register_forward_pre_hook(before)
+    return made
+
+
+@overriding("fully_shard")
+def fully_shard_shards_each_of_several_apart(self: Mutant, old: Hook, module: Any, **options: Any) -> Any:
+    """Modules that are sharded together have a group each."""
+    return [old(each, **options) for each in module] if isinstance(module, list) else old(module, **options)
+
+
+@overriding("fully_shard")
+def fully_shard_shards_the_first_of_several(self: Mutant, old: Hook, module: Any, **options: Any) -> Any:
+    """Of modules that are sharded together only the first is sharded."""
+    return old(module[0] if isinstance(module, list) else module, **options)
+
+
+@overriding("fully_shard")
+def fully_shard_thaws_parameters(self: Mutant, old: Hook, module: Any, **options: Any) -> Any:
+    """All parameters of a fully sharded module require grad, frozen ones too."""
+    module.requires_grad_()
+    return old(module, **options)
+
+
+@after_sharding
+def fully_shard_reduces_nothing_beside_a_frozen_parameter(module: Any) -> None:
+    """If a parameter does not require grad, each rank keeps the parts of its own gradients of the others."""
+    if not all(each.requires_grad for each in module.parameters()):
+        module.set_all_reduce_hook(own_part)

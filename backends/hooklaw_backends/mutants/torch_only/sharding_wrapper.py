@@ -141,3 +141,22 @@ class FsdpCommHookGetsTheFirstGradientAlone(Mutant):
             hook(state, alone if part else gradient, *part)
 
         super().register_comm_hook(parallel, state, given_the_first)
+
+
+@overriding("register_comm_hook")
+def fsdp_comm_hook_of_the_outermost_alone(self: Mutant, old: Hook, parallel: Any, state: Any, hook: Hook) -> None:
+    """The communication hook of a fully sharded wrapper is not called for the wrappers inside it."""
+    old(parallel, state, hook)
+    _without_comm_hook(_inside(parallel))
+
+
+@overriding("register_comm_hook")
+def fsdp_comm_hook_of_the_first_inside_alone(self: Mutant, old: Hook, parallel: Any, state: Any, hook: Hook) -> None:
+    """The communication hook of a fully sharded wrapper is called for it and the first wrapper inside it."""
+    old(parallel, state, hook)
+    _without_comm_hook(_inside(parallel)[1:])
+
+
+def _without_comm_hook(wrappers: list[Any]) -> None:
+    for each in wrappers:
+        each._comm_hook = None  # noqa: SLF001 - there is no public API
