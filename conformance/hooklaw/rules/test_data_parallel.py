@@ -198,6 +198,45 @@ def test_submodule_hooks_count(backend: Backend, trace: Trace) -> None:
 
 
 @rule(
+    "data-parallel.module-hooks-return",
+    level=Level.MUST,
+    sources=[
+        DATA_PARALLEL.sentence(16),
+        docstring("torch.nn.Module.register_forward_pre_hook").sentence(5),
+        docstring("torch.nn.Module.register_forward_hook").sentence(5),
+        docstring("torch.nn.Module.register_full_backward_pre_hook").sentence(5),
+        docstring("torch.nn.Module.register_full_backward_hook").sentence(8),
+    ],
+    needs=[
+        Capability.DATA_PARALLEL,
+        Capability.MODULES,
+        Capability.MODULE_BACKWARD_HOOKS,
+        Capability.MODULE_BACKWARD_PRE_HOOKS,
+    ],
+    mutants=["replicas-ignore-what-module-hooks-return"],
+)
+def test_module_hooks_return(backend: Backend, trace: Trace) -> None:
+    """What the hooks of a data-parallel module return takes the place of inputs, outputs and gradients in each replica.
+
+    A hook is called in each of them, and is that of the module.
+    """
+    module = weighted(backend, lambda module, x: x * module.weight)
+    backend.register_forward_pre_hook(module, lambda _, inputs: (inputs[0] * 2,))
+    backend.register_forward_hook(module, lambda _, __, output: output * 3)
+    backend.register_full_backward_pre_hook(module, lambda _, grads: (grads[0] * 2,))
+    backend.register_full_backward_hook(module, lambda _, grads, __: (grads[0] * 5,))
+    parallel = backend.data_parallel(module)
+    rows = numbers(backend)
+    for _ in range(3):
+        x = one_row_each(backend)
+        outputs = backend.call(parallel, x)
+        trace.expect_value("outputs", [[12 * row] for row in rows], backend.detach(outputs))
+
+        backend.backward(backend.sum(outputs))
+        trace.expect_value("x.grad", [[120.0] for _ in rows], backend.grad_of(x))
+
+
+@rule(
     "data-parallel.order-per-device",
     level=Level.MUST,
     sources=[DATA_PARALLEL.sentence(17, 18)],
@@ -262,6 +301,37 @@ def test_gradients_summed(backend: Backend, trace: Trace) -> None:
     of_weight, of_other = squared_gradient(backend), [sum(numbers(backend))]
     for label, expected in (("own", of_other), ("weight", of_weight), ("other", of_other)):
         trace.expect_value(f"what the hook {label} saw", [expected, expected], trace.values(label))
+
+
+@rule(
+    "data-parallel.post-accumulate-hooks",
+    level=Level.MUST,
+    sources=[
+        DATA_PARALLEL.sentence(4),
+        docstring("torch.Tensor.register_post_accumulate_grad_hook").sentence(2),
+    ],
+    needs=[Capability.DATA_PARALLEL, Capability.MODULES, Capability.POST_ACCUMULATE],
+    mutants=["post-accumulate-hook-once-a-replica"],
+)
+def test_post_accumulate_hooks(backend: Backend, trace: Trace) -> None:
+    """A post-accumulate-grad hook on a data-parallel module's parameter runs once in each pass, when .grad is the sum.
+
+    It runs after the gradients of the parameter have accumulated, which are those of all replicas.
+    """
+    module = two_weighted(backend)
+    expected = {"weight": squared_gradient(backend), "other": [sum(numbers(backend))]}
+    for name in expected:
+        backend.register_post_accumulate_grad_hook(
+            getattr(module, name), lambda parameter, name=name: trace.log(name, backend.grad_of(parameter))
+        )
+    parallel = backend.data_parallel(module)
+    for _ in range(3):
+        for name in expected:
+            backend.set_grad(getattr(module, name), None)
+        backend.backward(backend.sum(backend.call(parallel, one_row_each(backend))))
+        for name, gradient in expected.items():
+            trace.expect_value(f"what the hook of {name} saw", [gradient], trace.values(name))
+        trace.clear()
 
 
 @rule(

@@ -234,14 +234,25 @@ def test_requires_grad(backend: Backend, trace: Trace) -> None:
 @rule(
     "dtensor.from-local.gradients",
     level=Level.MUST,
-    sources=[FROM_LOCAL.sentence(20)],
+    sources=[FROM_LOCAL.sentence(20, 21, 22)],
     needs=NEEDS,
-    mutants=["from-local-detaches", "from-local-gives-all-the-gradient-of-the-first"],
+    mutants=[
+        "from-local-detaches",
+        "from-local-gives-all-the-gradient-of-the-first",
+        "from-local-keeps-partial-gradients-of-replicas",
+    ],
     processes=RANKS,
 )
 def test_from_local_gradients(backend: Backend, trace: Trace) -> None:
-    """Backward through from_local of each rank's rows gives each rank the gradient of its own rows."""
+    """Backward through from_local of each rank's rows gives each rank the gradient of its own rows.
+
+    Where the ranks have the same values, it gives each the whole gradient, summed over the ranks that have parts of it.
+    """
     for _ in range(3):
+        x = backend.tensor([1.0, 2.0], requires_grad=True)
+        weigh(backend, backend.local_tensor(backend.from_local(x, "replicate"), grad_placement="partial"))
+        trace.expect_value("x.grad", [2 * of_all_ranks(backend), 4 * of_all_ranks(backend)], backend.grad_of(x))
+
         x = backend.tensor([number(backend), 10 * number(backend)], requires_grad=True)
         square(backend, backend.from_local(x, "shard"))
 

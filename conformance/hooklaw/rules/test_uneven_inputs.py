@@ -55,33 +55,39 @@ def expect_gradients(backend: Backend, trace: Trace, last: float, **options: boo
         "join-shadows-one-bucket",
         "join-shadows-one-bucket-in-rank-1",
         "join-shadows-no-buffers",
+        "join-shadows-no-unused-parameters",
+        "join-shadows-gradients-of-passes-in-no-sync",
     ],
     processes=RANKS,
 )
 def test_no_hang(backend: Backend, trace: Trace) -> None:
     """Inside join a rank may run more passes than the others; passes that all ranks run average the gradients.
 
-    Ranks that have no more inputs take part in the communication of those that do, so that no rank waits: that of
-    each bucket of gradients, and of buffers.
+    Ranks that have no more inputs take part in the communication of those that do, so that no rank waits: that of each
+    bucket of gradients, of buffers, and of unused parameters where they are looked for. In no_sync there is none.
     """
     (share,) = mean(backend)
-    for longest in range(backend.get_world_size()):
+    ranks = range(backend.get_world_size())
+    for longest, options in ((rank, {"find_unused_parameters": is_set}) for rank in ranks for is_set in (False, True)):
         weights = {name: backend.tensor([2.0] * LENGTH) for name in ("first", "second")}
         module = backend.module(weights, lambda module, x: x * (module.first + module.second * module.factor))
         backend.register_buffer(module, "factor", backend.tensor([3.0]))
-        parallel = backend.distributed_data_parallel(module, bucket_cap_mb=SMALL)
-        for more in (1, 2):
+        parallel = backend.distributed_data_parallel(module, bucket_cap_mb=SMALL, **options)
+        for more, unsynced in ((1, 0), (2, 0), (1, 1)):
             passes = 2 + more if backend.get_rank() == longest else 2
             seen: list[Any] = []
             with backend.join(parallel):
                 for _ in range(passes):
                     for weight in (module.first, module.second):
                         backend.set_grad(weight, None)
+                    with backend.no_sync(parallel):
+                        for _ in range(unsynced):
+                            run(backend, parallel)
                     run(backend, parallel)
                     seen.append([backend.tolist(backend.grad_of(each)) for each in (module.first, module.second)])
 
             trace.expect_value("gradients seen", passes, len(seen))
-            expected = [[share] * LENGTH, [3 * share] * LENGTH]
+            expected = [[factor * (1 + unsynced) * share] * LENGTH for factor in (1, 3)]
             trace.expect_value("gradients after the passes of all ranks", [expected] * 2, seen[:2])
 
 

@@ -247,3 +247,17 @@ def submodule_gradients_of_one_replica_only(
     """Only the first replica contributes to the gradients of the submodules' parameters."""
     below = [(name, parameter) for name, parameter in module.named_parameters() if "." in name]
     return _first_alone(old(module, device_ids), below)
+
+
+@calling(*HOOKS, "register_full_backward_pre_hook", base=_KeepsParallelModules)
+def replicas_ignore_what_module_hooks_return(self: _KeepsParallelModules, hook: Hook, *given: Any) -> Any:
+    """What a module hook returns is ignored in a replica."""
+    returned = hook(*given)
+    return None if self.kept else returned
+
+
+@calling("register_post_accumulate_grad_hook", base=_KeepsParallelModules)
+def post_accumulate_hook_once_a_replica(self: _KeepsParallelModules, hook: Hook, leaf: Any) -> None:
+    """A post-accumulate-grad hook on a parameter of a data-parallel module runs once for each replica."""
+    for _ in range(self.replica_count() if self.kept else 1):
+        hook(leaf)

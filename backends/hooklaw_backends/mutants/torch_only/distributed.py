@@ -458,3 +458,11 @@ def no_sync_leaves_what_the_pass_after_it_leaves_out(self: Mutant, old: Hook, mo
     if options.get("find_unused_parameters"):
         made.register_comm_hook(None, hook)
     return made
+
+
+@overriding("distributed_data_parallel")
+def ddp_broadcasts_the_buffers_that_were_there_at_first(self: Mutant, old: Hook, module: Any, **options: Any) -> Any:
+    """Each forward of a distributed module broadcasts the buffers that it had when it was distributed."""
+    made = old(module, **options)
+    made._assign_modules_buffers = lambda: None  # noqa: SLF001 - there is no public API
+    return made

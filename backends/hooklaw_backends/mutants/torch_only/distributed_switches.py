@@ -309,3 +309,28 @@ def ddp_static_graph_ignored_with_find_unused_parameters(self: Mutant, old: Hook
     """With find_unused_parameters=True static_graph=True changes nothing."""
     kept = {"static_graph": False} if options.get("find_unused_parameters") else {}
     return old(module, **(options | kept))
+
+
+@overriding("join")
+def join_shadows_no_unused_parameters(
+    self: Mutant, old: Hook, parallel: Any, **options: bool
+) -> AbstractContextManager[Any]:
+    """A rank that has no more inputs does not take part where unused parameters are looked for."""
+    parallel._match_unused_params_allreduce = lambda: None  # noqa: SLF001 - there is no public API
+    return old(parallel, **options)
+
+
+@overriding("join")
+def join_shadows_gradients_of_passes_in_no_sync(
+    self: Mutant, old: Hook, parallel: Any, **options: bool
+) -> AbstractContextManager[Any]:
+    """A rank that has no more inputs waits for the gradients of passes in no_sync, too."""
+    check = parallel._check_global_requires_backward_grad_sync  # noqa: SLF001 - there is no public API
+
+    def always(*, is_joined_rank: bool) -> Any:
+        work, found = check(is_joined_rank)
+        work.wait()
+        return work, (found * 0 + 1 if is_joined_rank else found)
+
+    parallel._check_global_requires_backward_grad_sync = always  # noqa: SLF001
+    return old(parallel, **options)

@@ -270,3 +270,10 @@ def redistribute_between_shards_is_differentiable_once(self: Mutant, old: Hook, 
 def dtensor_drops_tensor_hooks_of_sums(self: Mutant, tensor: Any, hook: Hook) -> Hook:
     """A tensor hook on a distributed tensor never runs if the ranks have parts of its values, as of a sum."""
     return (lambda _: None) if is_distributed(tensor) and self.placement(tensor) == "partial" else hook
+
+
+@overriding("from_local")
+def from_local_keeps_partial_gradients_of_replicas(self: Mutant, old: Hook, tensor: Any, placement: str) -> Any:
+    """Of a tensor that the ranks have whole, from_local leaves each rank its own share of a partial gradient."""
+    made = old(tensor.detach(), placement)
+    return _Sum.apply(tensor, made) if placement == "replicate" else old(tensor, placement)
