@@ -289,6 +289,21 @@ def multi_grad_hook_waits_for_unused_outputs(self: Mutant, tensors: Any, hook: H
     return unless_unused
 
 
+@altering("register_multi_grad_hook")
+def multi_grad_hook_waits_once_for_each_node(self: Mutant, tensors: Any, hook: Hook) -> Hook:
+    """A multi-grad hook in mode all gets the first gradient of the outputs of one Node, and None for the others."""
+    nodes = [self.gradient_edge(tensor)[0] if self.requires_grad(tensor) else None for tensor in tensors]
+
+    def run(given: Any) -> Any:
+        if self.is_tensor(given):
+            return hook(given)
+        has = [node if grad is not None else None for node, grad in zip(nodes, given, strict=True)]
+        is_later = [node is not None and any(node is each for each in has[:nr]) for nr, node in enumerate(has)]
+        return hook([None if late else grad for late, grad in zip(is_later, given, strict=True)])
+
+    return run
+
+
 @overriding("register_multi_grad_hook")
 def multi_grad_hook_takes_lists_alone(self: Mutant, old: Hook, tensors: Any, hook: Hook, **how: Any) -> Any:
     """The tensors of a multi-grad hook must be in a list, not in a tuple."""

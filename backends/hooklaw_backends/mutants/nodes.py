@@ -163,6 +163,28 @@ def late_node_post_hook_waits_if_there_are_others(self: InBackward, old: Hook, n
     return Handle() if has_another and self.root is not None else old(node, hook)
 
 
+class LateNodePostHookOfABackwardWaitsIfThereAreOthers(Mutant):
+    """A post-hook that the backward of a custom Function registers is lost if its Node has a post-hook."""
+
+    in_function = False
+
+    def custom_function(self, forward: Hook, backward: Hook, **options: bool) -> Hook:
+        def run(*given: Any) -> Any:
+            self.in_function = True
+            try:
+                return backward(*given)
+            finally:
+                self.in_function = False
+
+        return super().custom_function(forward, run, **options)
+
+    def node_register_hook(self, node: Any, hook: Hook) -> Any:
+        data = self.node_metadata(node)
+        has_another = data.setdefault("has a post-hook", False)
+        data["has a post-hook"] = True
+        return Handle() if has_another and self.in_function else super().node_register_hook(node, hook)
+
+
 @altering("node_register_hook")
 def accumulate_grad_passes_the_sum_on(self: Mutant, node: Any, hook: Hook) -> Hook:
     """A post-hook on an AccumulateGrad Node gets the sum in .grad instead of this backward's gradient."""
@@ -208,16 +230,27 @@ def later_node_pre_hooks_get_lists(self: Mutant, old: Hook, node: Any, hook: Hoo
     return old(node, (lambda grads: hook(list(grads))) if is_later else hook)
 
 
+def _of_a_leaf_in_reverse(self: Mutant, old: Hook, node: Any, hook: Hook) -> Any:
+    """Register a hook; those of an AccumulateGrad Node run in reverse order of registration."""
+    if self.leaf_of(node) is None:
+        return old(node, hook)
+    hooks = self.node_metadata(node).setdefault("hooks", [])
+    if not hooks:
+        old(node, lambda *grads: chained(hooks[::-1], *grads))
+    hooks.append(hook)
+    return Handle(lambda: hooks.remove(hook) if hook in hooks else None)
+
+
 @overriding("node_register_prehook")
 def node_pre_hooks_of_a_leaf_in_reverse(self: Mutant, old: Hook, node: Any, hook: Hook) -> Any:
     """The pre-hooks of an AccumulateGrad Node run in reverse order of registration."""
-    if self.leaf_of(node) is None:
-        return old(node, hook)
-    hooks = self.node_metadata(node).setdefault("pre-hooks", [])
-    if not hooks:
-        old(node, lambda grads: chained(hooks[::-1], grads))
-    hooks.append(hook)
-    return Handle(lambda: hooks.remove(hook) if hook in hooks else None)
+    return _of_a_leaf_in_reverse(self, old, node, hook)
+
+
+@overriding("node_register_hook")
+def node_post_hooks_of_a_leaf_in_reverse(self: Mutant, old: Hook, node: Any, hook: Hook) -> Any:
+    """The post-hooks of an AccumulateGrad Node run in reverse order of registration."""
+    return _of_a_leaf_in_reverse(self, old, node, hook)
 
 
 @altering("node_register_prehook")
@@ -338,13 +371,44 @@ def node_post_hook_bare_tensor_for_several_accepted(self: Mutant, hook: Hook, gr
     return _for_each(self, hook(grads, outputs), grads)
 
 
+def _detached(mutant: Mutant, grads: Any) -> Any:
+    """Return a tuple of gradients without their history, and any other result as it is."""
+    if not isinstance(grads, tuple):
+        return grads
+    return tuple(grad if grad is None else mutant.detach(grad) for grad in grads)
+
+
 @calling(*verbs.NODE, base=InBackward)
 def node_hook_results_detached_in_backward(self: InBackward, hook: Hook, *grads: Any) -> Any:
     """The return value of a Node hook is detached from its graph in backward, but not in autograd.grad."""
     result = hook(*grads)
-    if self.root is None or not isinstance(result, tuple):
-        return result
-    return tuple(grad if grad is None else self.detach(grad) for grad in result)
+    return result if self.root is None else _detached(self, result)
+
+
+@altering("node_register_prehook")
+def results_of_pre_hooks_of_a_leaf_detached(self: Mutant, node: Any, hook: Hook) -> Hook:
+    """The return value of a pre-hook of an AccumulateGrad Node is detached from its graph."""
+    return hook if self.leaf_of(node) is None else lambda grads: _detached(self, hook(grads))
+
+
+def _later_gets_constants(self: Mutant, old: Hook, node: Any, hook: Hook) -> Any:
+    """Register a hook that gets gradients without history if the Node has one of its kind."""
+    data = self.node_metadata(node)
+    is_later = data.setdefault("has such a hook", False)
+    data["has such a hook"] = True
+    return old(node, (lambda grads, *rest: hook(_detached(self, grads), *rest)) if is_later else hook)
+
+
+@overriding("node_register_prehook")
+def later_node_pre_hooks_get_constants(self: Mutant, old: Hook, node: Any, hook: Hook) -> Any:
+    """The gradients that the pre-hooks of a Node after its first get have no history."""
+    return _later_gets_constants(self, old, node, hook)
+
+
+@overriding("node_register_hook")
+def later_node_post_hooks_get_constants(self: Mutant, old: Hook, node: Any, hook: Hook) -> Any:
+    """The grad_inputs that the post-hooks of a Node after its first get have no history."""
+    return _later_gets_constants(self, old, node, hook)
 
 
 @calling("node_register_prehook")

@@ -27,6 +27,17 @@ def none_taken_as_zero(self: Mutant, hook: Hook, grads: Any, *rest: Any) -> Any:
     return grads * 0 if self.is_tensor(grads) else tuple(None if grad is None else grad * 0 for grad in grads)
 
 
+@altering("node_register_prehook")
+def none_of_a_pre_hook_of_a_leaf_taken_as_zero(self: Mutant, node: Any, hook: Hook) -> Hook:
+    """A pre-hook of an AccumulateGrad Node that returns None replaces the gradient by zeros."""
+
+    def run(grads: Any) -> Any:
+        result = hook(grads)
+        return tuple(grad * 0 for grad in grads) if result is None else result
+
+    return hook if self.leaf_of(node) is None else run
+
+
 @dispatching
 def replacement_not_propagated(self: Mutant, hooks: Sequence[Hook], target: Any, *arguments: Any) -> Any:
     """The return value of a non-leaf's hook reaches later hooks but not the Node."""

@@ -174,6 +174,12 @@ class DisabledHooksIgnoredSilently(Mutant):
 
 
 @overriding("disable_saved_tensors_hooks")
+def empty_message_disables_nothing(self: Mutant, old: Hook, message: str) -> AbstractContextManager[Any]:
+    """Disabling saved-tensor hooks with an empty message does nothing."""
+    return old(message) if message else nullcontext()
+
+
+@overriding("disable_saved_tensors_hooks")
 def disabling_message_replaced(self: Mutant, old: Hook, message: str) -> Any:
     """The error for disabled saved-tensor hooks does not contain the given message."""
     return old("saved-tensor hooks are disabled")

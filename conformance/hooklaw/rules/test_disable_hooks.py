@@ -28,16 +28,17 @@ def use_hooks(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[DISABLE.sentence(3)],
     needs=NEEDS,
-    mutants=["disabled-hooks-ignored-silently", "disabling-message-replaced"],
+    mutants=["disabled-hooks-ignored-silently", "disabling-message-replaced", "empty-message-disables-nothing"],
     except_under={"packed": "the rule forbids the hooks that the condition brings"},
 )
 def test_raises(backend: Backend, trace: Trace) -> None:
     """Using saved-tensor hooks where they are disabled is an error with the given message."""
-    with (
-        backend.disable_saved_tensors_hooks("no hooks in here"),
-        trace.raises(ErrorKind.SAVED_HOOKS_DISABLED, "no hooks in here"),
-    ):
-        use_hooks(backend, trace)
+    for message in ("no hooks in here", ""):
+        with (
+            backend.disable_saved_tensors_hooks(message),
+            trace.raises(ErrorKind.SAVED_HOOKS_DISABLED, message),
+        ):
+            use_hooks(backend, trace)
 
 
 @rule(

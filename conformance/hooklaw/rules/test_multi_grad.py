@@ -155,6 +155,7 @@ def test_order_of_arguments(backend: Backend, trace: Trace) -> None:
         "multi-grad-hook-waits-for-unused-outputs",
         "multi-grad-hook-gets-zeros-for-none",
         "multi-grad-gradients-without-gaps",
+        "multi-grad-hook-waits-once-for-each-node",
     ],
 )
 def test_ignored(backend: Backend, trace: Trace) -> None:
@@ -167,13 +168,13 @@ def test_ignored(backend: Backend, trace: Trace) -> None:
     trace.expect(("hook", [[2.0, 2.0], None, [3.0, 3.0]]))
 
     def forward(x):
-        unused, used = backend.split(x, 1)
-        backend.register_multi_grad_hook([unused, used], trace.saw("hook on outputs"))
-        return backend.sum(used * 3)
+        unused, used, last = backend.split(x, 1)
+        backend.register_multi_grad_hook([unused, used, last], trace.saw("hook on outputs"))
+        return backend.sum(used * 3 + last * 5)
 
-    backend.backward(backend.call(forward, backend.tensor([1.0, 2.0], requires_grad=True)))
+    backend.backward(backend.call(forward, backend.tensor([1.0, 2.0, 3.0], requires_grad=True)))
 
-    trace.expect(("hook on outputs", [None, [3.0]]))
+    trace.expect(("hook on outputs", [None, [3.0], [5.0]]))
 
 
 @rule(

@@ -5,7 +5,7 @@ from itertools import product
 from warnings import catch_warnings
 
 from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, notes, observed, page, rule
-from hooklaw.rules.hooks import NUMBERS
+from hooklaw.rules.hooks import NUMBERS, nothing
 
 HOOK = docstring("torch.autograd.graph.Node.register_hook")
 PREHOOK = docstring("torch.autograd.graph.Node.register_prehook")
@@ -262,7 +262,11 @@ def test_none_keeps(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[ORDER.sentence(8, 9)],
     needs=NODE_HOOKS,
-    mutants=["hooks-run-in-reverse-order", "later-hooks-see-the-original-gradient"],
+    mutants=[
+        "hooks-run-in-reverse-order",
+        "later-hooks-see-the-original-gradient",
+        "node-post-hooks-of-a-leaf-in-reverse",
+    ],
 )
 def test_registration_order(backend: Backend, trace: Trace) -> None:
     """The post-hooks of a Node run in order of registration, each with what the one before it returned."""
@@ -281,46 +285,12 @@ def test_registration_order(backend: Backend, trace: Trace) -> None:
         trace.expect(("doubles", [[[1.0]], [[1.0]]]), ("adds one", [[[2.0]], [[1.0]]]))
         trace.expect_value("x.grad", [3.0], backend.grad_of(x))
 
+    of_leaf = backend.accumulate_grad(x)
+    for label in ("first", "second", "third"):
+        backend.node_register_hook(of_leaf, trace.saw(label))
+    backend.backward(backend.call(backend.sum, x))
 
-@rule(
-    "node-hook.grad-outputs-after-prehook",
-    level=Level.MUST,
-    sources=[ORDER.sentence(3, 7, 9)],
-    needs=[*NODE_HOOKS, Capability.TENSOR_HOOKS],
-    mutants=[
-        "node-post-hook-sees-the-raw-gradient",
-        "node-post-hook-sees-what-the-first-pre-hook-returned",
-        "node-post-hook-sees-the-gradient-before-tensor-hooks",
-        "node-post-hook-of-a-leaf-sees-the-raw-gradient",
-        "node-post-hook-of-a-leaf-sees-the-gradient-before-tensor-hooks",
-    ],
-)
-def test_grad_outputs_after_prehook(backend: Backend, trace: Trace) -> None:
-    """The grad_outputs of a Node post-hook are those the Node was executed with: what hooks before it returned."""
-
-    def register_on(tensor, node):
-        backend.register_hook(tensor, lambda grad: grad * 5)
-        backend.node_register_prehook(node, lambda grad_outputs: (grad_outputs[0] * 2,))
-        backend.node_register_hook(node, lambda _, grad_outputs: trace.log("grad_outputs", grad_outputs))
-        backend.node_register_prehook(node, lambda grad_outputs: (grad_outputs[0] * 3,))
-
-    def forward(x):
-        y = x * 5
-        register_on(y, backend.grad_fn(y))
-        return backend.sum(y)
-
-    x = backend.tensor([1.0, 2.0], requires_grad=True)
-    backend.backward(backend.call(forward, x))
-
-    trace.expect(("grad_outputs", [[30.0, 30.0]]))
-
-    leaf = backend.tensor([1.0, 2.0], requires_grad=True)
-    of_leaf = backend.accumulate_grad(leaf)
-    register_on(leaf, of_leaf)
-    backend.backward(backend.call(lambda leaf: backend.sum(leaf * 2), leaf))
-
-    trace.expect(("grad_outputs", [[60.0, 60.0]]))
-    del of_leaf
+    trace.expect("first", "second", "third")
 
 
 @rule(
@@ -493,16 +463,22 @@ def test_exception(backend: Backend, trace: Trace) -> None:
         "node-hook-results-detached",
         "node-hook-results-detached-in-backward",
         "autograd-grad-returns-what-post-hooks-were-given",
+        "later-node-pre-hooks-get-constants",
+        "later-node-post-hooks-get-constants",
+        "results-of-pre-hooks-of-a-leaf-detached",
     ],
 )
 def test_differentiable(backend: Backend, trace: Trace) -> None:
     """In a backward with create_graph, what a Node pre-hook or post-hook computes is part of the graph."""
-    x = backend.tensor([3.0], requires_grad=True)
+    x = backend.tensor([2.0], requires_grad=True)
     handles = []
+
+    def hook(grads, _grad_outputs=None):
+        return (grads[0] * x,)
 
     def forward(register, x):
         y = backend.clone(x)
-        handles.append(register(backend.grad_fn(y), lambda grads, _grad_outputs=None: (grads[0] * x,)))
+        handles.extend(register(backend.grad_fn(y), hook) for _ in range(2))
         return backend.sum(y * y)
 
     def by_backward(loss):
@@ -520,9 +496,17 @@ def test_differentiable(backend: Backend, trace: Trace) -> None:
             handles.pop().remove()
         (second,) = backend.grad(backend.sum(first), [x])
 
-        trace.expect_value("first derivative", [18.0], first)
-        trace.expect_value("second derivative", [12.0], second)
+        trace.expect_value("first derivative", [16.0], first)
+        trace.expect_value("second derivative", [24.0], second)
         backend.set_grad(x, None)
+
+    of_leaf = backend.accumulate_grad(x)
+    handle = backend.node_register_prehook(of_leaf, hook)
+    first = by_backward(backend.call(lambda x: backend.sum(x * 5), x))
+    handle.remove()
+    trace.expect_value("first derivative, a leaf's pre-hook", [10.0], first)
+    trace.expect_value("second derivative, a leaf's pre-hook", [5.0], backend.grad(backend.sum(first), [x])[0])
+    backend.set_grad(x, None)
 
 
 @rule(
@@ -544,7 +528,7 @@ def test_registered_by_prehook(backend: Backend, trace: Trace) -> None:
 
         backend.node_register_prehook(node, register)
         if has_another:
-            backend.node_register_hook(node, lambda *_: None)
+            backend.node_register_hook(node, nothing)
         return backend.sum(y)
 
     for has_another in (False, True):
@@ -559,7 +543,10 @@ def test_registered_by_prehook(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[HOOK.sentence(8)],
     needs=[*NODE_HOOKS, Capability.CUSTOM_FUNCTION],
-    mutants=["late-node-post-hook-waits-for-the-next-pass"],
+    mutants=[
+        "late-node-post-hook-waits-for-the-next-pass",
+        "late-node-post-hook-of-a-backward-waits-if-there-are-others",
+    ],
 )
 def test_registered_by_backward(backend: Backend, trace: Trace) -> None:
     """A post-hook registered on a Node by the custom backward that it executes still replaces the grad_inputs."""
@@ -571,15 +558,18 @@ def test_registered_by_backward(backend: Backend, trace: Trace) -> None:
 
     triple = backend.custom_function(lambda _ctx, x: x * 3, execution)
 
-    def forward(x):
+    def forward(x, has_another):
         y = triple(x)
         nodes.append(backend.grad_fn(y))
+        if has_another:
+            backend.node_register_hook(nodes[0], nothing)
         return backend.sum(y)
 
-    x = backend.tensor([1.0, 2.0], requires_grad=True)
-    backend.backward(backend.call(forward, x))
+    for has_another in (False, True):
+        x = backend.tensor([1.0, 2.0], requires_grad=True)
+        backend.backward(backend.call(partial(forward, has_another=has_another), x))
 
-    trace.expect_value("x.grad", [6.0, 6.0], backend.grad_of(x))
+        trace.expect_value("x.grad", [6.0, 6.0], backend.grad_of(x))
 
 
 @rule(

@@ -109,7 +109,7 @@ def test_replaces_several(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[PREHOOK.sentence(3, 4)],
     needs=NODE_HOOKS,
-    mutants=["none-taken-as-zero", "none-undoes-earlier-replacements"],
+    mutants=["none-taken-as-zero", "none-undoes-earlier-replacements", "none-of-a-pre-hook-of-a-leaf-taken-as-zero"],
 )
 def test_none_keeps(backend: Backend, trace: Trace) -> None:
     """A Node pre-hook that returns None does not change the gradients."""
@@ -122,9 +122,11 @@ def test_none_keeps(backend: Backend, trace: Trace) -> None:
         return backend.sum(y)
 
     x = backend.tensor([1.0, 2.0], requires_grad=True)
+    of_leaf = backend.accumulate_grad(x)
+    backend.node_register_prehook(of_leaf, trace.saw("pre-hook of the leaf"))
     backend.backward(backend.call(forward, x))
 
-    trace.expect("node pre-hook")
+    trace.expect("node pre-hook", "pre-hook of the leaf")
     trace.expect_value("x.grad", [10.0, 10.0], backend.grad_of(x))
 
 

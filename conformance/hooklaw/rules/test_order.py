@@ -149,3 +149,44 @@ def test_root_to_leaves(backend: Backend, trace: Trace) -> None:
     backend.backward(backend.call(forward, x))
 
     trace.expect("c tensor", "c node", "b tensor", "b node", "a tensor", "a node", "leaf")
+
+
+@rule(
+    "node-hook.grad-outputs-after-prehook",
+    level=Level.MUST,
+    sources=[ORDER.sentence(3, 7, 9)],
+    needs=[Capability.NODES, Capability.NODE_HOOKS, Capability.TENSOR_HOOKS],
+    mutants=[
+        "node-post-hook-sees-the-raw-gradient",
+        "node-post-hook-sees-what-the-first-pre-hook-returned",
+        "node-post-hook-sees-the-gradient-before-tensor-hooks",
+        "node-post-hook-of-a-leaf-sees-the-raw-gradient",
+        "node-post-hook-of-a-leaf-sees-the-gradient-before-tensor-hooks",
+    ],
+)
+def test_grad_outputs_after_prehook(backend: Backend, trace: Trace) -> None:
+    """The grad_outputs of a Node post-hook are those the Node was executed with: what hooks before it returned."""
+
+    def register_on(tensor, node):
+        backend.register_hook(tensor, lambda grad: grad * 5)
+        backend.node_register_prehook(node, lambda grad_outputs: (grad_outputs[0] * 2,))
+        backend.node_register_hook(node, lambda _, grad_outputs: trace.log("grad_outputs", grad_outputs))
+        backend.node_register_prehook(node, lambda grad_outputs: (grad_outputs[0] * 3,))
+
+    def forward(x):
+        y = x * 5
+        register_on(y, backend.grad_fn(y))
+        return backend.sum(y)
+
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    backend.backward(backend.call(forward, x))
+
+    trace.expect(("grad_outputs", [[30.0, 30.0]]))
+
+    leaf = backend.tensor([1.0, 2.0], requires_grad=True)
+    of_leaf = backend.accumulate_grad(leaf)
+    register_on(leaf, of_leaf)
+    backend.backward(backend.call(lambda leaf: backend.sum(leaf * 2), leaf))
+
+    trace.expect(("grad_outputs", [[60.0, 60.0]]))
+    del of_leaf
