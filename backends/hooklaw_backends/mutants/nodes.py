@@ -7,7 +7,7 @@ from typing import Any
 
 from hooklaw_backends.mutants import verbs
 from hooklaw_backends.mutants.base import Hook, InBackward, InGrad, Mutant, altering, calling, fresh, overriding
-from hooklaw_backends.mutants.shared import Handle, PutsOff, as_prehook, chained, once, without_result
+from hooklaw_backends.mutants.shared import Handle, PutsOff, as_prehook, chained, in_a_free_place, once, without_result
 
 
 @calling("node_register_hook")
@@ -253,6 +253,27 @@ def node_post_hooks_of_a_leaf_in_reverse(self: Mutant, old: Hook, node: Any, hoo
     return _of_a_leaf_in_reverse(self, old, node, hook)
 
 
+def _in_the_place_of_a_removed_one(self: Mutant, old: Hook, node: Any, hook: Hook) -> Handle:
+    """Register a hook, in the place of a removed one of its kind if there is one."""
+    data = self.node_metadata(node)
+    if "places" not in data:
+        data["places"] = []
+        old(node, lambda *grads: chained(filter(None, data["places"]), *grads))
+    return in_a_free_place(data["places"], hook)
+
+
+@overriding("node_register_prehook")
+def node_pre_hook_takes_the_place_of_a_removed_one(self: Mutant, old: Hook, node: Any, hook: Hook) -> Any:
+    """After a pre-hook of a Node was removed, the next one to be registered runs in its place."""
+    return _in_the_place_of_a_removed_one(self, old, node, hook)
+
+
+@overriding("node_register_hook")
+def node_post_hook_takes_the_place_of_a_removed_one(self: Mutant, old: Hook, node: Any, hook: Hook) -> Any:
+    """After a post-hook of a Node was removed, the next one to be registered runs in its place."""
+    return _in_the_place_of_a_removed_one(self, old, node, hook)
+
+
 @altering("node_register_prehook")
 def node_pre_hook_return_of_a_leaf_uncounted(self: Mutant, node: Any, hook: Hook) -> Hook:
     """Of what a pre-hook of an AccumulateGrad Node returns the first counts, or the gradient if there is none."""
@@ -471,6 +492,25 @@ class LeafHooksRunBeforeThePostHooksOfAConsumer(Mutant):
         return super().node_register_hook(node, after_leaves)
 
 
+class NodePreHooksRunBeforeThePostHooksOfAConsumer(Mutant):
+    """The pre-hooks of a Node run as soon as another Node has computed its gradient, before this one's post-hooks."""
+
+    def node_register_prehook(self, node: Any, hook: Hook) -> Any:
+        early = SimpleNamespace(hook=hook)
+        self.node_metadata(node).setdefault("early", []).append(early)
+        return super().node_register_prehook(node, lambda grads: early.hook(grads))  # noqa: PLW0108 - the hook changes later
+
+    def node_register_hook(self, node: Any, hook: Hook) -> Any:
+        def after_receivers(grads: Any, outputs: Any) -> Any:
+            for receiver, grad in zip(self.node_next(node), grads, strict=True):
+                for early in [] if receiver is None else self.node_metadata(receiver).get("early", []):
+                    early.hook((grad,))
+                    early.hook = lambda _: None
+            return hook(grads, outputs)
+
+        return super().node_register_hook(node, after_receivers)
+
+
 @calling("node_register_hook")
 def node_post_hook_gets_the_first_grad_output(self: Mutant, hook: Hook, grad_inputs: Any, grad_outputs: Any) -> Any:
     """A Node post-hook gets the gradient of the Node's first output alone."""
@@ -491,6 +531,13 @@ def node_post_hook_replaces_without_gaps(self: Mutant, hook: Hook, grads: Any, o
 def hooks_of_accumulate_grad_run_once(self: Mutant, node: Any, hook: Hook) -> Hook:
     """A hook of an AccumulateGrad Node runs in the first backward only."""
     return hook if self.leaf_of(node) is None else once(hook)
+
+
+@altering(*verbs.NODE, base=InBackward)
+def node_hooks_of_a_root_that_is_a_leaf_lost(self: InBackward, node: Any, hook: Hook) -> Hook:
+    """The hooks of an AccumulateGrad Node do not run in a backward from its leaf."""
+    leaf = self.leaf_of(node)
+    return lambda *grads: None if leaf is not None and self.root is leaf else hook(*grads)
 
 
 @altering(*verbs.NODE)

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from hooklaw_backends.mutants.base import Hook, InBackward, Mutant, altering, calling, fresh, overriding
-from hooklaw_backends.mutants.shared import Deferring, Handle, move_to_front, without_result
+from hooklaw_backends.mutants.shared import Deferring, Handle, chained, in_a_free_place, move_to_front, without_result
 
 
 @overriding("register_post_accumulate_grad_hook")
@@ -21,6 +21,40 @@ def post_accumulate_before_tensor_hooks(self: Mutant, old: Hook, tensor: Any, ho
     handle = self.register_hook(tensor, without_result(lambda _: hook(tensor)))
     move_to_front(self.hooks_of(tensor), handle.id)
     return handle
+
+
+class PostAccumulateHookTakesThePlaceOfARemovedOne(Mutant):
+    """After a post-accumulate hook of a leaf was removed, the next one to be registered runs in its place."""
+
+    places = fresh(list[tuple[weakref.ref[Any], list[Hook | None]]])
+
+    def register_post_accumulate_grad_hook(self, tensor: Any, hook: Hook) -> Handle:
+        found = next((places for leaf, places in self.places if leaf() is tensor), None)
+        if found is None:
+            places: list[Hook | None] = []
+            super().register_post_accumulate_grad_hook(
+                tensor, lambda leaf: (chained(filter(None, places), leaf), None)[1]
+            )
+            self.places.append((weakref.ref(tensor), places))
+            found = places
+        return in_a_free_place(found, hook)
+
+
+@overriding("register_post_accumulate_grad_hook")
+def later_post_accumulate_hook_after_node_post_hooks(self: Mutant, old: Hook, leaf: Any, hook: Hook) -> Any:
+    """A post-accumulate hook that is not the first of its leaf runs with the post-hooks of its AccumulateGrad Node."""
+    if not self.keeps(leaf):
+        self.kept.append(leaf)
+        return old(leaf, hook)
+    node = self.accumulate_grad(leaf)
+    self.kept.append(node)
+    return self.node_register_hook(node, without_result(lambda *_: hook(leaf)))
+
+
+@calling("register_post_accumulate_grad_hook")
+def post_accumulate_hooks_after_one_that_clears_skipped(self: Mutant, hook: Hook, leaf: Any) -> Any:
+    """A post-accumulate hook does not run if one before it set .grad to None."""
+    return None if self.grad_of(leaf) is None else hook(leaf)
 
 
 @calling("register_post_accumulate_grad_hook")

@@ -104,6 +104,18 @@ def hook_results_of_leaves_detached_in_backward(self: InBackward, tensor: Any, h
     return _detached_in_backward(self, hook) if self.is_leaf(tensor) else hook
 
 
+@altering("register_hook", base=InBackward)
+def hook_results_of_roots_detached_in_backward(self: InBackward, tensor: Any, hook: Hook) -> Hook:
+    """The return value of a tensor hook of a backward's root is detached from its graph."""
+    alive = ref(tensor)
+
+    def run(grad: Any) -> Any:
+        result = hook(grad)
+        return result if result is None or self.root is not alive() else self.detach(result)
+
+    return run
+
+
 @results
 def bad_hook_result_ignored(self: Mutant, grad: Any, result: Any) -> Any:
     """A hook's return value of the wrong type, shape or dtype is ignored instead of raising an error."""

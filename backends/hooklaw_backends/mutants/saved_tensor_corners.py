@@ -140,6 +140,27 @@ class PairOfASavedTensorGivenToTheFirst(Mutant):
         super().saved_tensor_register_hooks(self.kept[0] if self.keeps(saved) else saved, pack, unpack)
 
 
+class PairOfASavedTensorGivenToOtherNodes(Mutant):
+    """A pair registered on a saved tensor is also registered where other Nodes saved the same tensor."""
+
+    of_nodes = fresh(list[list[tuple[Any, Any]]])
+    """What each Node saved, each with the tensor."""
+
+    def raw_saved_tensors(self, node: Any) -> list[Any]:
+        found = super().raw_saved_tensors(node)
+        self.of_nodes.append([*zip(found, self.saved_tensors(node), strict=True)])
+        return found
+
+    def saved_tensor_register_hooks(self, saved: Any, pack: Hook, unpack: Hook) -> None:
+        super().saved_tensor_register_hooks(saved, pack, unpack)
+        everything = [both for of_node in self.of_nodes for both in of_node]
+        tensor = next(tensor for each, tensor in everything if each is saved)
+        for others in self.of_nodes:
+            for each, other in others if all(each is not saved for each, _ in others) else ():
+                if other is tensor:
+                    super().saved_tensor_register_hooks(each, pack, unpack)
+
+
 class PackOfTheSecondSavedTensorDeferred(Mutant):
     """The pack hook registered on the second saved tensor of a Node is called only when the tensor is read."""
 

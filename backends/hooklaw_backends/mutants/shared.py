@@ -104,6 +104,20 @@ def handle_of(handles: Sequence[Any]) -> Handle:
     return Handle(lambda: [handle.remove() for handle in handles])
 
 
+def in_a_free_place(places: list[Hook | None], hook: Hook) -> Handle:
+    """Put a hook in the first place that is free, or at the end; its handle frees the place."""
+    if None in places:
+        places[places.index(None)] = hook
+    else:
+        places.append(hook)
+
+    def remove() -> None:
+        if hook in places:
+            places[places.index(hook)] = None
+
+    return Handle(remove)
+
+
 class CountsNoGrad(Mutant):
     """A mutant that knows how many no_grad contexts are open."""
 

@@ -279,18 +279,23 @@ def test_differentiable(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[docstring("torch.Tensor.backward").sentence(17), REGISTER_HOOK.sentence(4)],
     needs=[Capability.TENSOR_HOOKS, Capability.AUTOGRAD_GRAD, Capability.BACKWARD_CREATE_GRAPH],
-    mutants=["hook-results-detached-in-backward", "hook-results-of-leaves-detached-in-backward"],
+    mutants=[
+        "hook-results-detached-in-backward",
+        "hook-results-of-leaves-detached-in-backward",
+        "hook-results-of-roots-detached-in-backward",
+    ],
 )
 def test_differentiable_in_backward(backend: Backend, trace: Trace) -> None:
     """What a tensor hook computes in a backward with create_graph is part of the graph of what is accumulated."""
-    for place in (0, 1):
+    for place in (0, 1, 2):
         x = backend.tensor([2.0], requires_grad=True)
         handles: list[Any] = []
 
         def forward(x, place=place, handles=handles):
             y = x * 1
-            handles.append(backend.register_hook((x, y)[place], lambda grad: grad * (x * x * x)))
-            return backend.sum(y * 3)
+            root = backend.sum(y * 3)
+            handles.append(backend.register_hook((x, y, root)[place], lambda grad: grad * backend.sum(x * x * x)))
+            return root
 
         with catch_warnings(action="ignore"):  # torch warns of the cycle
             backend.backward(backend.call(forward, x), create_graph=True)

@@ -266,6 +266,7 @@ def test_none_keeps(backend: Backend, trace: Trace) -> None:
         "hooks-run-in-reverse-order",
         "later-hooks-see-the-original-gradient",
         "node-post-hooks-of-a-leaf-in-reverse",
+        "node-post-hook-takes-the-place-of-a-removed-one",
     ],
 )
 def test_registration_order(backend: Backend, trace: Trace) -> None:
@@ -286,7 +287,9 @@ def test_registration_order(backend: Backend, trace: Trace) -> None:
         trace.expect_value("x.grad", [3.0], backend.grad_of(x))
 
     of_leaf = backend.accumulate_grad(x)
-    for label in ("first", "second", "third"):
+    handles = [backend.node_register_hook(of_leaf, trace.saw(label)) for label in ("removed", "first")]
+    handles[0].remove()
+    for label in ("second", "third"):
         backend.node_register_hook(of_leaf, trace.saw(label))
     backend.backward(backend.call(backend.sum, x))
 

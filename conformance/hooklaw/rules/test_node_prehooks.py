@@ -3,7 +3,7 @@
 from itertools import product
 
 from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, notes, observed, rule
-from hooklaw.rules.hooks import NODE, NODE_PRE, gets_each_value, uses_each_value
+from hooklaw.rules.hooks import NODE, NODE_PRE, gets_each_value, nothing, uses_each_value
 
 PREHOOK = docstring("torch.autograd.graph.Node.register_prehook")
 EXECUTION = notes("autograd", "backward-hooks-execution")
@@ -140,13 +140,16 @@ def test_none_keeps(backend: Backend, trace: Trace) -> None:
         "later-hooks-see-the-original-gradient",
         "node-pre-hooks-in-reverse",
         "node-pre-hooks-of-a-leaf-in-reverse",
+        "node-pre-hook-takes-the-place-of-a-removed-one",
     ],
 )
 def test_registration_order(backend: Backend, trace: Trace) -> None:
     """The pre-hooks of a Node run in order of registration, each with what the one before it returned."""
 
     def register_on(node):
+        removed = backend.node_register_prehook(node, nothing)
         backend.node_register_prehook(node, trace.saw("doubles", lambda grads: (grads[0] * 2,)))
+        removed.remove()
         backend.node_register_prehook(node, trace.saw("adds one", lambda grads: (grads[0] + 1,)))
 
     def forward(x):
@@ -329,6 +332,7 @@ def test_bare_tensor(backend: Backend, trace: Trace) -> None:
         "hooks-of-accumulate-grad-run-once",
         "node-hooks-get-the-gradients-of-the-first-pass",
         "node-pre-hooks-registered-in-a-backward-wait",
+        "node-hooks-of-a-root-that-is-a-leaf-lost",
     ],
 )
 def test_every_backward(backend: Backend, trace: Trace) -> None:
@@ -359,6 +363,13 @@ def test_every_backward(backend: Backend, trace: Trace) -> None:
     backend.backward(loss)
 
     trace.expect("pre-hook", "post-hook")
+
+    root = backend.tensor(5.0, requires_grad=True)
+    node = backend.accumulate_grad(root)
+    register_on(node)
+    backend.backward(root)
+
+    trace.expect(("pre-hook", [1.0]), ("post-hook", [1.0]))
 
     for kind in (NODE_PRE, NODE):
         gets_each_value(backend, trace, kind)

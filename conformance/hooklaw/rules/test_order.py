@@ -10,7 +10,11 @@ ORDER = notes("autograd", "the-order-in-which-the-different-hooks-are-fired")
     level=Level.MUST,
     sources=[ORDER.sentence(2, 3, 5, 6, 7)],
     needs=[Capability.TENSOR_HOOKS, Capability.NODES, Capability.NODE_HOOKS, Capability.POST_ACCUMULATE],
-    mutants=["node-post-hook-before-post-accumulate", "node-pre-hook-before-tensor-hook"],
+    mutants=[
+        "node-post-hook-before-post-accumulate",
+        "node-pre-hook-before-tensor-hook",
+        "later-post-accumulate-hook-after-node-post-hooks",
+    ],
 )
 def test_leaf(backend: Backend, trace: Trace) -> None:
     """For a leaf the order is: tensor hooks, Node pre-hooks, accumulation, post-accumulate hooks, Node post-hooks.
@@ -26,18 +30,19 @@ def test_leaf(backend: Backend, trace: Trace) -> None:
 
         return hook
 
-    backend.node_register_hook(node, step("node post-hook"))
-    backend.register_post_accumulate_grad_hook(x, step("post-accumulate hook"))
-    backend.node_register_prehook(node, step("node pre-hook"))
-    backend.register_hook(x, step("tensor hook"))
+    for _ in range(2):
+        backend.node_register_hook(node, step("node post-hook"))
+        backend.register_post_accumulate_grad_hook(x, step("post-accumulate hook"))
+        backend.node_register_prehook(node, step("node pre-hook"))
+        backend.register_hook(x, step("tensor hook"))
 
     backend.backward(backend.call(lambda x: backend.sum(x * x), x))
 
     trace.expect(
-        ("tensor hook", False),
-        ("node pre-hook", False),
-        ("post-accumulate hook", True),
-        ("node post-hook", True),
+        *[("tensor hook", False)] * 2,
+        *[("node pre-hook", False)] * 2,
+        *[("post-accumulate hook", True)] * 2,
+        *[("node post-hook", True)] * 2,
     )
 
 
@@ -60,15 +65,16 @@ def test_non_leaf(backend: Backend, trace: Trace) -> None:
     def forward(x):
         y = double(x)
         node = backend.grad_fn(y)
-        backend.node_register_hook(node, trace.saw("node post-hook"))
-        backend.node_register_prehook(node, trace.saw("node pre-hook"))
-        backend.register_hook(y, trace.saw("tensor hook"))
+        for _ in range(2):
+            backend.node_register_hook(node, trace.saw("node post-hook"))
+            backend.node_register_prehook(node, trace.saw("node pre-hook"))
+            backend.register_hook(y, trace.saw("tensor hook"))
         return backend.sum(y)
 
     x = backend.tensor([1.0, 2.0], requires_grad=True)
     backend.backward(backend.call(forward, x))
 
-    trace.expect("tensor hook", "node pre-hook", "execution", "node post-hook")
+    trace.expect(*["tensor hook"] * 2, *["node pre-hook"] * 2, "execution", *["node post-hook"] * 2)
 
 
 @rule(
@@ -132,7 +138,11 @@ def test_retain_grad_before_execution(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[ORDER.sentence(7), notes("autograd", "how-autograd-encodes-the-history").sentence(3)],
     needs=[Capability.TENSOR_HOOKS, Capability.NODES, Capability.NODE_HOOKS],
-    mutants=["hooks-of-the-graph-run-from-the-leaves", "leaf-hooks-run-before-the-post-hooks-of-a-consumer"],
+    mutants=[
+        "hooks-of-the-graph-run-from-the-leaves",
+        "leaf-hooks-run-before-the-post-hooks-of-a-consumer",
+        "node-pre-hooks-run-before-the-post-hooks-of-a-consumer",
+    ],
 )
 def test_root_to_leaves(backend: Backend, trace: Trace) -> None:
     """Every hook of a Node runs before any hook of the Nodes that receive gradients from it."""
@@ -141,14 +151,15 @@ def test_root_to_leaves(backend: Backend, trace: Trace) -> None:
         for label in ("a", "b", "c"):
             x = x * 2
             backend.register_hook(x, trace.saw(f"{label} tensor"))
-            backend.node_register_hook(backend.grad_fn(x), trace.saw(f"{label} node"))
+            backend.node_register_prehook(backend.grad_fn(x), trace.saw(f"{label} pre"))
+            backend.node_register_hook(backend.grad_fn(x), trace.saw(f"{label} post"))
         return backend.sum(x)
 
     x = backend.tensor([1.0, 2.0], requires_grad=True)
     backend.register_hook(x, trace.saw("leaf"))
     backend.backward(backend.call(forward, x))
 
-    trace.expect("c tensor", "c node", "b tensor", "b node", "a tensor", "a node", "leaf")
+    trace.expect(*(f"{label} {hook}" for label in "cba" for hook in ("tensor", "pre", "post")), "leaf")
 
 
 @rule(

@@ -118,11 +118,15 @@ def test_unpacks_at_each_access(backend: Backend, trace: Trace) -> None:
         "pair-of-a-saved-tensor-given-to-its-neighbours",
         "pair-of-a-saved-tensor-given-to-the-first",
         "pair-of-a-saved-tensor-unpacks-its-neighbours",
+        "pair-of-a-saved-tensor-given-to-other-nodes",
     ],
     except_under={"packed": "the saved tensor already has the condition's pair of hooks"},
 )
 def test_only_its_own(backend: Backend, trace: Trace) -> None:
-    """A pair of hooks registered on one saved tensor of a Node does not apply to another saved tensor of that Node."""
+    """A pair of hooks registered on one saved tensor of a Node does not apply to another saved tensor of that Node.
+
+    Nor to one of another Node that saved the same tensor.
+    """
 
     def gradients(*places: int):
         def forward(a, b):
@@ -147,6 +151,19 @@ def test_only_its_own(backend: Backend, trace: Trace) -> None:
     packed = [trace.values(f"pack {place}")[-1] for place in (0, 1)]
     trace.expect_value("packed", [[2.0], [3.0]], sorted(packed))
     trace.expect_value("unpacked", packed, [trace.values(f"unpack {place}")[-1] for place in (0, 1)])
+
+    def products(x, first, second):
+        y, z = x * first, x * second
+        of_y, of_z = (backend.raw_saved_tensors(backend.grad_fn(product)) for product in (y, z))
+        trace.log("saved", len(of_y))
+        for saved in of_z:
+            backend.saved_tensor_register_hooks(
+                saved, trace.saw("pack", backend.detach), trace.saw("unpack", lambda saved: saved)
+            )
+        return backend.sum(y + z)
+
+    backend.backward(backend.call(products, *(backend.tensor([2.0], requires_grad=True) for _ in range(3))))
+    trace.expect(("saved", 2), "pack", "pack", "unpack", "unpack")
 
 
 @rule(

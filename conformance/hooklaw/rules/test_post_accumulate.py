@@ -252,12 +252,14 @@ def test_excluded_leaf(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[ORDER.sentence(8)],
     needs=[Capability.POST_ACCUMULATE],
-    mutants=["hooks-run-in-reverse-order"],
+    mutants=["hooks-run-in-reverse-order", "post-accumulate-hook-takes-the-place-of-a-removed-one"],
 )
 def test_registration_order(backend: Backend, trace: Trace) -> None:
     """Several post-accumulate-grad hooks on one leaf run in order of registration."""
     x = backend.tensor([1.0, 2.0], requires_grad=True)
-    for label in ("first", "second", "third"):
+    handles = [backend.register_post_accumulate_grad_hook(x, trace.saw(label)) for label in ("removed", "first")]
+    handles[0].remove()
+    for label in ("second", "third"):
         backend.register_post_accumulate_grad_hook(x, trace.saw(label))
 
     for _ in range(3):
@@ -290,16 +292,20 @@ def test_after_tensor_hooks(backend: Backend, trace: Trace) -> None:
 @rule(
     "post-acc.mutate.param",
     level=Level.MUST,
-    sources=[HOOK.sentence(7)],
+    sources=[HOOK.sentence(2, 7)],
     needs=[Capability.POST_ACCUMULATE, Capability.IN_PLACE],
     mutants=[
+        "post-accumulate-hooks-after-one-that-clears-skipped",
         "post-accumulate-in-place-refused",
         "gradient-restored-after-post-accumulate",
         "gradient-restored-before-the-next-backward",
     ],
 )
 def test_may_change_the_leaf(backend: Backend, trace: Trace) -> None:
-    """A post-accumulate-grad hook can change its leaf, the leaf's .grad in place, or clear it, and this lasts."""
+    """A post-accumulate-grad hook can change its leaf, the leaf's .grad in place, or clear it, and this lasts.
+
+    Later hooks of the leaf still run: a gradient was accumulated.
+    """
 
     def step(param):
         if (grad := backend.grad_of(param)) is not None:  # a hook that runs too early finds none
@@ -312,10 +318,12 @@ def test_may_change_the_leaf(backend: Backend, trace: Trace) -> None:
 
     x, w = (backend.tensor([1.0, 2.0], requires_grad=True) for _ in range(2))
     backend.register_post_accumulate_grad_hook(x, step)
+    backend.register_post_accumulate_grad_hook(x, lambda leaf: trace.log("later hook", [leaf, backend.grad_of(leaf)]))
     backend.register_post_accumulate_grad_hook(w, scale)
     for changed, scaled in (([3.0, 6.0], [20.0, 20.0]), ([9.0, 18.0], [220.0, 220.0])):
         backend.backward(backend.call(lambda x, w: backend.sum(x * 3 + w * 2), x, w))
 
+        trace.expect(("later hook", [changed, None]))
         trace.expect_value("x", changed, x)
         trace.expect_value("x.grad", None, backend.grad_of(x))
         trace.expect_value("w.grad", scaled, backend.grad_of(w))
