@@ -412,3 +412,69 @@ def backward_create_graph_overwrites(self: Mutant, old: Hook, root: Any, *given:
     if how.get("create_graph"):
         _overwritten(self, root, lambda grad: not self.requires_grad(grad))
     old(root, *given, **how)
+
+
+def _renewed(self: Mutant, leaves: Iterable[Any]) -> None:
+    """Give leaves that have a .grad without history a copy of it."""
+    for leaf in leaves:
+        grad = self.grad_of(leaf)
+        if grad is not None and not self.requires_grad(grad):
+            self.set_grad(leaf, self.clone(grad))
+
+
+def _leaves_of_all(self: Mutant, roots: Iterable[Any]) -> list[Any]:
+    return [leaf for root in roots if self.requires_grad(root) for leaf in self.leaves_of(root)]
+
+
+@overriding("backward")
+def inputs_get_a_new_gradient(self: Mutant, old: Hook, *given: Any, **how: Any) -> None:
+    """A backward with inputs stores each sum in a new tensor instead of adding to .grad in place."""
+    _renewed(self, filter(self.is_tensor, how.get("inputs") or ()))
+    old(*given, **how)
+
+
+@overriding("backward_from_all")
+def several_roots_replace_gradients(self: Mutant, old: Hook, roots: Sequence[Any], *gradients: Any) -> None:
+    """A backward from several roots stores each sum in a new tensor instead of adding to .grad in place."""
+    _renewed(self, _leaves_of_all(self, roots))
+    old(roots, *gradients)
+
+
+class EdgesReplaceGradients(Mutant):
+    """A backward from a gradient edge stores each sum in a new tensor instead of adding to .grad in place."""
+
+    edges = fresh(list[tuple[Any, Any]])
+
+    def get_gradient_edge(self, tensor: Any) -> Any:
+        edge = super().get_gradient_edge(tensor)
+        self.edges.append((edge, weakref.ref(tensor)))
+        return edge
+
+    def backward_from_edge(self, edge: Any, gradient: Any = None) -> None:
+        roots = [root() for each, root in self.edges if each is edge and root() is not None]
+        _renewed(self, _leaves_of_all(self, roots))
+        super().backward_from_edge(edge, gradient)
+
+
+@overriding("backward")
+def gradients_of_inputs_contiguous(self: Mutant, old: Hook, *given: Any, **how: Any) -> None:
+    """The first .grad that a backward with inputs gives to one of them is contiguous."""
+    without = _without(self, filter(self.is_tensor, how.get("inputs") or ()))
+    old(*given, **how)
+    _laid_out(self, without)
+
+
+@overriding("backward_from_all")
+def gradients_from_several_roots_contiguous(self: Mutant, old: Hook, roots: Sequence[Any], *gradients: Any) -> None:
+    """The first .grad that a backward from several roots gives to a leaf is contiguous."""
+    without = _without(self, _leaves_of_all(self, roots))
+    old(roots, *gradients)
+    _laid_out(self, without)
+
+
+def _laid_out(self: Mutant, leaves: Iterable[Any]) -> None:
+    """Make the .grad of leaves contiguous, if it has no history."""
+    for leaf in leaves:
+        grad = self.grad_of(leaf)
+        if grad is not None and not self.requires_grad(grad):
+            self.set_grad(leaf, self.contiguous(grad))

@@ -26,6 +26,20 @@ def saved_outputs_are_never_freed(self: Mutant, old: Hook, tensor: Any) -> Any:
     return self.custom_function(forward, lambda ctx, grad: grad * ctx.output)(tensor)
 
 
+@overriding("exp")
+def saved_outputs_have_no_history(self: Mutant, old: Hook, tensor: Any) -> Any:
+    """The output that an exponential saves is a constant in the derivative of its gradient."""
+    if not self.requires_grad(tensor):
+        return old(tensor)
+
+    def forward(ctx: Any, tensor: Any) -> Any:
+        output = old(tensor)
+        ctx.save_for_backward(output)
+        return output
+
+    return self.custom_function(forward, lambda ctx, grad: grad * self.detach(ctx.saved_tensors[0]))(tensor)
+
+
 @overriding("grad")
 def retain_graph_default_always_false(self: Mutant, old: Hook, *given: Any, **how: Any) -> Any:
     """autograd.grad with create_graph=True frees the graph unless retain_graph=True is given."""

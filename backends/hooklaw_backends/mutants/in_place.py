@@ -309,3 +309,18 @@ def factors_in_place_get_the_new_value(self: Mutant, old: Hook, tensor: Any, fac
 def version_of_what_a_product_in_place_saved_not_checked(self: Mutant, old: Hook, tensor: Any, factor: Any) -> Any:
     """Changing the factor of a product in place goes unnoticed."""
     return old(tensor, self.clone(factor) if self.is_tensor(factor) and self.is_grad_enabled() else factor)
+
+
+@overriding("mul_")
+def changes_of_leaves_under_no_grad_uncounted(self: Mutant, old: Hook, tensor: Any, factor: Any) -> Any:
+    """A change in place of a leaf that requires grad, which is only possible under no_grad, is not counted."""
+    if self.is_grad_enabled() or not self.is_leaf(tensor) or not self.requires_grad(tensor):
+        return old(tensor, factor)
+    self.overwrite_unseen(tensor, self.detach(tensor) * (self.detach(factor) if self.is_tensor(factor) else factor))
+    return tensor
+
+
+@overriding("increment_version")
+def increments_of_non_leaves_are_lost(self: Mutant, old: Hook, tensors: Any) -> None:
+    """increment_version does nothing for tensors that are not leaves."""
+    old([tensor for tensor in ([tensors] if self.is_tensor(tensors) else tensors) if self.is_leaf(tensor)])

@@ -5,12 +5,13 @@ Left out are errors that no page states, or that torch does not raise, as for a 
 roots or from an edge frees the graph, since it takes no `retain_graph`.
 """
 
+import weakref
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
 
 from hooklaw import ErrorKind
-from hooklaw_backends.mutants.base import Hook, Mutant, overriding
+from hooklaw_backends.mutants.base import Hook, Mutant, fresh, overriding
 from hooklaw_backends.mutants.in_situations import named
 from hooklaw_backends.mutants.situations import ALWAYS, ELSEWHERE, OF_CALLS, Acting, Situation
 
@@ -147,6 +148,23 @@ def _doubled(_: Acting, act: Act) -> Any:
     return tuple(None if grad is None else grad + grad for grad in act())
 
 
+def _constant(mutant: Acting, act: Act) -> Any:
+    found = act()
+    if not act.how.get("create_graph"):
+        return found
+    for leaf in [leaf for leaf in _leaves(mutant, act) if found is None and mutant.grad_of(leaf) is not None]:
+        mutant.set_grad(leaf, mutant.detach(mutant.grad_of(leaf)))
+    return found and tuple(None if grad is None else mutant.detach(grad) for grad in found)
+
+
+def _unretained(mutant: Any, act: Act) -> None:
+    alive = [each for each in mutant.retaining if each() is not None and not mutant.is_leaf(each())]
+    before = [(each, mutant.grad_of(each())) for each in alive]
+    act()
+    for each, grad in before:
+        mutant.set_grad(each(), grad)
+
+
 def _lost(_: Acting, act: Act) -> Any:
     return act.result
 
@@ -177,6 +195,8 @@ FAULTS: dict[str, tuple[str, Wrong]] = {
     "doubles": ("{} returns twice the gradients", _doubled),
     "frees": ("{} frees the graph, also with retain_graph=True", lambda _, act: act(retain_graph=False)),
     "retains": ("{} retains the graph, whatever it is told", lambda _, act: act(retain_graph=True)),
+    "creates-no-graph": ("{} creates no graph, also with create_graph=True", _constant),
+    "retains-no-gradient": ("{} gives nothing to the tensors that retain their gradients", _unretained),
     "recomputes-nothing": ("{} saves what it is to recompute", _uncheckpointed),
     "in-one-piece": ("{} saves what it is to recompute", _in_one_piece),
 }
@@ -216,6 +236,17 @@ class _Following(Acting):
     def has_run(self, root: Any) -> bool:
         """Whether a part of the graph has been freed."""
         return any(self.ran in self.node_metadata(node) for node in _nodes(self, root))
+
+
+class _Retaining(Acting):
+    """A mutant that knows on which tensors retain_grad was called."""
+
+    watched = Acting.watched
+    retaining = fresh(list[Any])
+
+    def retain_grad(self, tensor: Any) -> None:
+        super().retain_grad(tensor)
+        self.retaining.append(weakref.ref(tensor))
 
 
 def made(verb: Verb, situation: Situation, wrong: Wrong, base: type[Acting] = Acting) -> type[Mutant]:
@@ -321,14 +352,14 @@ VERBS = (
     Verb(
         "backward",
         ("backward", "grad-accum", "retain-graph", "threads", "tensor-hook"),
-        (*ACCUMULATES, "frees", "retains"),
+        (*ACCUMULATES, "frees", "retains", "creates-no-graph", "retains-no-gradient"),
         (FREED, _unseeded(1, never=("seeded",))),
         also=OF_BACKWARD,
     ),
     Verb(
         "backward_from_all",
         ("backward", "retain-graph", "tensor-hook"),
-        ACCUMULATES,
+        (*ACCUMULATES, "retains-no-gradient"),
         (FREED, _unseeded(1)),
         never=ONCE,
         also=SEEDED,
@@ -336,14 +367,14 @@ VERBS = (
     Verb(
         "backward_from_edge",
         ("backward", "gradient-edge", "retain-graph", "tensor-hook"),
-        ACCUMULATES,
+        (*ACCUMULATES, "retains-no-gradient"),
         (FREED,),
         never=ONCE,
     ),
     Verb(
         "grad",
         ("backward", "grad", "create-graph", "retain-graph", "threads", "tensor-hook"),
-        ("doubles", "frees", "retains"),
+        ("doubles", "frees", "retains", "creates-no-graph"),
         (FREED, _unseeded(2), UNUSED, CONFLICT),
         also=OF_GRAD,
     ),
@@ -366,16 +397,21 @@ VERBS = (
 """No page says what a step, `train` and `load_state_dict` do, so nothing is said of where they are called."""
 
 
+RIGHT = {("retains", "retained"), ("retains-no-gradient", "inputs")}
+"""Where a fault is none."""
+
+
 def _all() -> Iterator[tuple[str, str, tuple[str, ...], type[Mutant]]]:
     """Yield the name, the fault in words, the chapters and the class of each mutant."""
     for verb in VERBS:
         for situation in [each for each in (ALWAYS, *OF_CALLS, *verb.also) if each.name not in verb.never]:
             said = f"a call of {verb.words} {situation.words}"
             for fault in verb.faults:
-                if (fault, situation.name) != ("retains", "retained"):  # there it is right
+                if (fault, situation.name) not in RIGHT:
                     words, wrong = FAULTS[fault]
                     name = f"{verb.name}-{fault}-{situation.name}"
-                    yield name, words.format(said), verb.chapters, made(verb, situation, wrong)
+                    base = _Retaining if wrong is _unretained else Acting
+                    yield name, words.format(said), verb.chapters, made(verb, situation, wrong, base)
             for each in [refusal for refusal in verb.refusals if situation.name not in refusal.never]:
                 name = f"{verb.name}-{each.name}-accepted-{situation.name}"
                 yield name, each.words.format(said), verb.chapters, refusing(verb, situation, each)

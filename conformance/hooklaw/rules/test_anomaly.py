@@ -4,7 +4,7 @@ from typing import Any
 from warnings import catch_warnings
 
 from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, observed, rule
-from hooklaw.rules.passes import EVERY_PASS, ROOTS, Run, every_pass, roots
+from hooklaw.rules.passes import EVERY_PASS, ROOTS, Run, every_pass, inside_a_pass, roots
 
 ANOMALY = docstring("torch.autograd.detect_anomaly")
 
@@ -189,8 +189,9 @@ def detected_in(backend: Backend, trace: Trace, runs: dict[str, Run]) -> None:
     "detect-anomaly.nan.every-pass",
     level=Level.MUST,
     sources=[ANOMALY.sentence(4)],
-    needs=[Capability.ANOMALY, *EVERY_PASS],
+    needs=[Capability.ANOMALY, *EVERY_PASS, Capability.TENSOR_HOOKS],
     mutants=[
+        "anomalies-in-a-pass-inside-another-undetected",
         "anomalies-in-passes-that-retain-undetected",
         "anomalies-in-a-backward-that-creates-a-graph-undetected",
         "anomalies-of-several-outputs-undetected",
@@ -200,13 +201,14 @@ def detected_in(backend: Backend, trace: Trace, runs: dict[str, Run]) -> None:
 def test_every_pass(backend: Backend, trace: Trace) -> None:
     """Under anomaly detection a NaN that a Node computes is an error in each kind of pass.
 
-    In backward and autograd.grad, of several outputs and for several inputs too, in no_grad, and with create_graph.
+    In backward and autograd.grad, of several outputs and for several inputs too, in no_grad, with create_graph, and
+    inside other passes.
     """
     several: dict[str, Run] = {
         "autograd.grad of several outputs": lambda root, x: backend.grad([backend.sum(x), root], [x]),
         "autograd.grad for several inputs": lambda root, x: backend.grad(root, [root, x]),
     }
-    detected_in(backend, trace, {**every_pass(backend), **several})
+    detected_in(backend, trace, {**every_pass(backend), **several, **inside_a_pass(backend)})
 
 
 @rule(

@@ -28,6 +28,7 @@ def leaf(backend: Backend) -> Any:
         "grad-create-graph-set-by-its-default",
         "gradients-of-a-retained-graph-require-grad",
         "gradients-of-non-leaves-are-constants",
+        "saved-outputs-have-no-history",
     ],
 )
 def test_differentiable(backend: Backend, trace: Trace) -> None:
@@ -58,6 +59,10 @@ def test_differentiable(backend: Backend, trace: Trace) -> None:
     y = backend.call(lambda x: x * 2, x)
     (of_y,) = backend.grad(backend.call(lambda y: backend.sum(y * y * y), y), [y], create_graph=True)
     trace.expect_value("second derivative by a non-leaf", [[12.0, 24.0]], backend.grad(backend.sum(of_y), [y]))
+
+    z = backend.tensor([0.0, 0.0], requires_grad=True)
+    (of_z,) = backend.grad(backend.call(lambda z: backend.sum(backend.exp(z)), z), [z], create_graph=True)
+    trace.expect_value("second derivative of an exponential", [[1.0, 1.0]], backend.grad(backend.sum(of_z), [z]))
 
 
 @rule(

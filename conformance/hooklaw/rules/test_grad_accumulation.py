@@ -2,11 +2,13 @@
 
 from collections.abc import Callable
 from contextlib import suppress
+from itertools import product
 from typing import Any
 from warnings import catch_warnings
 
 from hooklaw import Backend, Capability, Level, Trace, docstring, page, rule
 from hooklaw.rules.hooks import NUMBERS
+from hooklaw.rules.passes import ROOTS
 
 BACKWARD = docstring("torch.Tensor.backward")
 GRAD_FIELD = docstring("torch.Tensor.grad")
@@ -219,6 +221,39 @@ def test_held_gradient_changes(backend: Backend, trace: Trace) -> None:
         trace.expect_value("the .grad held since it was set", expected, held)
 
 
+def starts(backend: Backend) -> list[Callable[[Any, Any], Any]]:
+    """Return backward passes from a root, for a leaf, that start otherwise or are limited to it; they need `ROOTS`."""
+    one, other = backend.tensor(1.0), backend.tensor(1.0, requires_grad=True)
+    return [
+        lambda root, x: backend.backward(root, inputs=[x]),
+        lambda root, _: backend.backward_from_all([root, other]),
+        lambda root, _: backend.backward_from_all([other, root]),
+        lambda root, _: backend.backward_from_edge(backend.get_gradient_edge(root), one),
+    ]
+
+
+@rule(
+    "grad-accum.inplace-vs-new.every-root",
+    level=Level.MUST,
+    sources=[LAYOUTS.sentence(6)],
+    needs=ROOTS,
+    mutants=["inputs-get-a-new-gradient", "several-roots-replace-gradients", "edges-replace-gradients"],
+)
+def test_held_gradient_changes_from_each_root(backend: Backend, trace: Trace) -> None:
+    """A kept reference to .grad shows what a backward adds wherever it starts, and if it is limited to inputs.
+
+    From the first and last of two roots, and from a gradient edge.
+    """
+    for start in starts(backend):
+        x = backend.tensor([1.0, 2.0], requires_grad=True)
+        start(backend.call(lambda x: backend.sum(x * 2), x), x)
+        held = backend.grad_of(x)
+        for expected in ([4.0, 4.0], [6.0, 6.0]):
+            start(backend.call(lambda x: backend.sum(x * 2), x), x)
+
+            trace.expect_value("the .grad held since the first pass", expected, held)
+
+
 def uses(backend: Backend) -> list[Callable[[Any], Any]]:
     """Return functions that double the sum of a tensor: by itself, as a view, and as a view of an intermediate."""
 
@@ -262,6 +297,27 @@ def test_strides_of_the_leaf(backend: Backend, trace: Trace) -> None:
 
             trace.expect_value("strides of the leaf", strides, backend.stride(x))
             trace.expect_value("strides of x.grad", strides, backend.stride(backend.grad_of(x)))
+
+
+@rule(
+    "grad-accum.layout.match-param.every-root",
+    level=Level.MUST,
+    sources=[LAYOUTS.sentence(3, 4)],
+    needs=[Capability.VIEWS, Capability.STRIDES, *ROOTS],
+    mutants=["gradients-of-inputs-contiguous", "gradients-from-several-roots-contiguous"],
+    except_under={"strided": "the rule names the strides of the leaf"},
+)
+def test_strides_from_each_root(backend: Backend, trace: Trace) -> None:
+    """The first .grad has the strides of a dense leaf wherever a backward starts, and if it is limited to inputs.
+
+    From the first and last of two roots, and from a gradient edge.
+    """
+    rows = [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]
+    for start, use in product(starts(backend), uses(backend)):
+        x = backend.requires_grad_(backend.transpose(backend.tensor(rows), 0, 1))
+        start(backend.call(use, x), x)
+
+        trace.expect_value("strides of x.grad", (1, 2), backend.stride(backend.grad_of(x)))
 
 
 @rule(

@@ -150,6 +150,26 @@ def test_every_change_counts(backend: Backend, trace: Trace) -> None:
 
 
 @rule(
+    "inplace.version-counter.leaf",
+    level=Level.MUST,
+    sources=[CHECKS.sentence(1, 2, 3)],
+    needs=[Capability.IN_PLACE, Capability.VERSION_COUNTER, Capability.GRAD_MODE],
+    mutants=["changes-of-leaves-under-no-grad-uncounted", "version-not-checked"],
+    except_under={"packed": "what hooks unpack is not checked for in-place changes"},
+)
+def test_change_of_a_leaf_counts(backend: Backend, trace: Trace) -> None:
+    """A change in place of a saved leaf under no_grad, as by an optimizer's step, makes backward an error."""
+    x, w = (backend.tensor([1.0, 2.0], requires_grad=True) for _ in range(2))
+    for changed in (x, w):
+        loss = backend.call(lambda x, w: backend.sum(x * w), x, w)
+        with backend.no_grad():
+            backend.mul_(changed, 3)
+
+        with trace.raises(ErrorKind.SAVED_TENSOR_MODIFIED):
+            backend.backward(loss)
+
+
+@rule(
     "inplace.version-counter.out-of-place",
     level=Level.MUST,
     sources=[CHECKS.sentence(2, 3)],
@@ -305,7 +325,13 @@ def _succeeds(action: Callable[[], Any]) -> bool:
     level=Level.MUST,
     sources=[INCREMENT.sentence(1, 5, 6)],
     needs=[Capability.INCREMENT_VERSION, Capability.VERSION_COUNTER],
-    mutants=["increment-version-lost", "versions-first-alone", "versions-last-alone", "a-single-increment-is-lost"],
+    mutants=[
+        "increment-version-lost",
+        "versions-first-alone",
+        "versions-last-alone",
+        "a-single-increment-is-lost",
+        "increments-of-non-leaves-are-lost",
+    ],
     except_under={"packed": "what hooks unpack is not checked for in-place changes"},
 )
 def test_increment(backend: Backend, trace: Trace) -> None:
@@ -320,10 +346,11 @@ def test_increment(backend: Backend, trace: Trace) -> None:
         with trace.raises(ErrorKind.SAVED_TENSOR_MODIFIED):
             backend.backward(loss)
 
-    for numbers in NUMBERS:
+    for numbers, times in product((*NUMBERS, [1.0, 2.0]), (None, 1)):
         x = backend.tensor(numbers, requires_grad=True)
-        loss = backend.call(lambda x: backend.sum(x * x), x)
-        backend.increment_version(x)
+        saved = x if times is None else backend.call(lambda x, times=times: x * times, x)
+        loss = backend.call(lambda saved: backend.sum(saved * saved), saved)
+        backend.increment_version(saved)
 
         with trace.raises(ErrorKind.SAVED_TENSOR_MODIFIED):
             backend.backward(loss)

@@ -5,9 +5,9 @@ from itertools import compress, product
 from typing import Any
 from warnings import catch_warnings
 
-from hooklaw import Backend, Capability, ErrorKind, Level, Trace, docstring, rule
+from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, observed, rule
 from hooklaw.rules.hooks import Place, here, leaf
-from hooklaw.rules.passes import EVERYWHERE, ROOTS, whenever
+from hooklaw.rules.passes import EVERYWHERE, ROOTS, places, whenever
 
 METHOD = docstring("torch.Tensor.backward")
 BACKWARD = docstring("torch.autograd.backward")
@@ -76,6 +76,94 @@ def test_accumulates(backend: Backend, trace: Trace) -> None:
         root = backend.call(lambda x: backend.sum(x * 3), x)
         place(lambda root=root, x=x, found=found: found.extend(backend.grad(root, [x])))
         trace.expect_value(f"autograd.grad {label}", [[3.0, 3.0]], found)
+
+
+@rule(
+    "retain-grad.backward.every-place",
+    level=Level.MUST,
+    sources=[docstring("torch.Tensor.retain_grad").sentence(2)],
+    needs=[*EVERYWHERE, *ROOTS, Capability.RETAIN_GRAD],
+    mutants=[
+        "backward-retains-no-gradient-in-a-pass",
+        "backward-retains-no-gradient-another-thread",
+        "backward-from-all-retains-no-gradient-in-no-grad",
+        "backward-from-edge-retains-no-gradient-third-call",
+    ],
+)
+def test_retains(backend: Backend, trace: Trace) -> None:
+    """A non-leaf that retains its gradient gets it no matter what is under way when backward runs."""
+    for label, place in whenever(backend).items():
+        for verb, run in accumulating(backend).items():
+            y = backend.call(lambda x: x * 2, leaf(backend))
+            backend.retain_grad(y)
+            root = backend.call(lambda y: backend.sum(y * 3), y)
+            place(lambda run=run, root=root: run(root))
+            trace.expect_value(f"y.grad, {verb} {label}", [3.0, 3.0], backend.grad_of(y))
+
+
+def differentiable_in(backend: Backend, trace: Trace, label: str, place: Place) -> None:
+    """Expect the gradients of two passes that create a graph in a place to be differentiable.
+
+    A checkpoint runs these passes again when their gradients are differentiated, so that retains the graph.
+    """
+    x, found = leaf(backend), list[Any]()
+    roots = [backend.call(lambda x: backend.sum(x * x * x), x) for _ in range(2)]
+
+    def run() -> None:
+        found.extend(backend.grad(roots[0], [x], create_graph=True))
+        with catch_warnings(action="ignore"):  # torch warns of the cycle of create_graph
+            backend.backward(roots[1], create_graph=True)
+        found.append(backend.grad_of(x))
+        backend.set_grad(x, None)  # breaks the cycle
+
+    place(run)
+    derivatives = [backend.grad(backend.sum(first), [x], retain_graph=True)[0] for first in found[:2]]
+    trace.expect_value(f"second derivatives, {label}", [[6.0, 12.0]] * 2, derivatives)
+
+
+WITHOUT_GRAD_MODE = ("in no_grad", "in no_grad inside two others", "during a pass")
+"""The places where grad mode is off."""
+
+
+@rule(
+    "create-graph.every-place",
+    level=Level.MUST,
+    sources=[METHOD.sentence(17), BACKWARD.sentence(21), GRAD.sentence(18)],
+    needs=[*NEEDS, *CREATING],
+    mutants=[
+        "backward-creates-no-graph-another-thread",
+        "backward-creates-no-graph-in-a-checkpoint",
+        "backward-creates-no-graph-after-a-failure",
+        "autograd-grad-creates-no-graph-in-a-module",
+        "autograd-grad-creates-no-graph-another-thread",
+    ],
+)
+def test_creates(backend: Backend, trace: Trace) -> None:
+    """A gradient computed with create_graph=True can be differentiated no matter what is under way in its pass.
+
+    Of the places where grad mode is off speaks the rule create-graph.every-place.no-grad.
+    """
+    for label, place in whenever(backend).items():
+        if label not in WITHOUT_GRAD_MODE:
+            differentiable_in(backend, trace, label, place)
+
+
+@rule(
+    "create-graph.every-place.no-grad",
+    level=Level.SHOULD,
+    basis=Basis.OBSERVED,
+    sources=[GRAD, observed("create_graph decides, not the grad mode of the caller")],
+    needs=[*NEEDS, *CREATING],
+    mutants=["backward-creates-no-graph-in-no-grad", "backward-creates-no-graph-in-a-pass"],
+)
+def test_creates_without_grad_mode(backend: Backend, trace: Trace) -> None:
+    """A gradient computed with create_graph=True can be differentiated even if grad mode is off around its pass.
+
+    In no_grad, or during another pass.
+    """
+    for label, place in places(backend).items():
+        if label in WITHOUT_GRAD_MODE:
+            differentiable_in(backend, trace, label, place)
 
 
 def passes_of(backend: Backend, roots: Sequence[Any], leaves: Sequence[Any]) -> dict[str, Run]:
