@@ -3,6 +3,7 @@
 import weakref
 from contextlib import nullcontext
 from functools import wraps
+from operator import and_
 from typing import Any
 
 from hooklaw import ErrorKind
@@ -45,6 +46,24 @@ def needs_input_grad_is_true_of_the_last_alone(self: Mutant, backward: Hook, ctx
     needed = ctx.needs_input_grad
     last = tuple(flag and not any(needed[nr + 1 :]) for nr, flag in enumerate(needed))
     return backward(Context(ctx, needs_input_grad=lambda: last), *grads)
+
+
+@overriding("custom_function")
+def needs_input_grad_is_true_of_leaves_alone(
+    self: Mutant, old: Hook, forward: Hook, backward: Hook, **options: bool
+) -> Hook:
+    """ctx.needs_input_grad is False for an input that is no leaf."""
+
+    def apply(*inputs: Any) -> Any:
+        leaves = [self.is_tensor(each) and self.is_leaf(each) for each in inputs]
+
+        def reading(ctx: Any, *grads: Any) -> Any:
+            needed = lambda: tuple(map(and_, ctx.needs_input_grad, leaves))  # noqa: E731 - a def is no shorter
+            return backward(Context(ctx, needs_input_grad=needed), *grads)
+
+        return old(forward, reading, **options)(*inputs)
+
+    return apply
 
 
 @overriding("custom_function")

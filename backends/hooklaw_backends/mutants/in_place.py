@@ -324,3 +324,13 @@ def changes_of_leaves_under_no_grad_uncounted(self: Mutant, old: Hook, tensor: A
 def increments_of_non_leaves_are_lost(self: Mutant, old: Hook, tensors: Any) -> None:
     """increment_version does nothing for tensors that are not leaves."""
     old([tensor for tensor in ([tensors] if self.is_tensor(tensors) else tensors) if self.is_leaf(tensor)])
+
+
+@overriding("mul_")
+def versions_of_constants_not_bumped_through_a_view(self: Mutant, old: Hook, tensor: Any, factor: Any) -> Any:
+    """Changing a tensor that does not require grad through a view of it goes unnoticed."""
+    base = self.base_of(tensor)
+    if base is None or self.requires_grad(base):
+        return old(tensor, factor)
+    self.overwrite_unseen(tensor, tensor * factor)
+    return tensor

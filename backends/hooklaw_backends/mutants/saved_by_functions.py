@@ -551,3 +551,23 @@ class ExceptionOfPackInAFunctionLeavesGradModeOff(_InFunction):
                 raise
 
         return apply
+
+
+@overriding("custom_function")
+def versions_of_constants_that_functions_saved_not_checked(
+    self: Mutant, old: Hook, forward: Hook, backward: Hook, **options: bool
+) -> Hook:
+    """Changing an input that does not require grad goes unnoticed after a custom Function saved it."""
+
+    def saving(ctx: Any, *inputs: Any) -> Any:
+        tensors = [each for each in inputs if self.is_tensor(each) and not self.is_for_inference(each)]
+        constants = [each for each in tensors if not self.requires_grad(each)]
+
+        def save(*tensors: Any) -> None:
+            ctx.save_for_backward(
+                *(self.clone(each) if any(each is constant for constant in constants) else each for each in tensors)
+            )
+
+        return forward(Context(ctx, save_for_backward=lambda: save), *inputs)
+
+    return old(saving, backward, **options)

@@ -207,6 +207,7 @@ def test_gradient_for_a_non_tensor(backend: Backend, trace: Trace) -> None:
         "needs-input-grad-leaves-out-other-inputs",
         "needs-input-grad-is-true-of-the-first-alone",
         "needs-input-grad-is-true-of-the-last-alone",
+        "needs-input-grad-is-true-of-leaves-alone",
     ],
 )
 def test_needs_input_grad(backend: Backend, trace: Trace) -> None:
@@ -220,9 +221,13 @@ def test_needs_input_grad(backend: Backend, trace: Trace) -> None:
     function = backend.custom_function(lambda _ctx, x, y, _number, z: x + y + z, backward)
     for flags in ((False, True, False), (True, False, True), (True, True, True)):
         x, y, z = (backend.tensor([1.0, 2.0], requires_grad=needed) for needed in flags)
-        backend.backward(backend.call(lambda x, y, z: backend.sum(function(x, y, 5, z)), x, y, z))
+        for times in (lambda tensor: tensor, lambda tensor: tensor * 2):
+            root = backend.call(
+                lambda x, y, z, times=times: backend.sum(function(times(x), times(y), 5, times(z))), x, y, z
+            )
+            backend.backward(root)
 
-        trace.expect(("needed", [*flags[:2], False, flags[2]]))
+            trace.expect(("needed", [*flags[:2], False, flags[2]]))
 
 
 @rule(

@@ -27,7 +27,7 @@ def first_time(action: Any) -> Any:
     level=Level.MUST,
     sources=[SECTION.sentence(5)],
     needs=[*NEEDS, Capability.AUTOGRAD_GRAD, Capability.CREATE_GRAPH],
-    mutants=["autograd-metadata-of-the-unpacked-tensor-kept"],
+    mutants=["autograd-metadata-of-the-unpacked-tensor-kept", "history-of-an-unpacked-constant-kept"],
 )
 def test_operations(backend: Backend, trace: Trace) -> None:
     """No gradient flows through what an unpack hook computes: its result has the saved tensor's place in the graph.
@@ -47,6 +47,17 @@ def test_operations(backend: Backend, trace: Trace) -> None:
 
     trace.expect_value("first derivative", [13.0], first)
     trace.expect_value("of x, of the factor", [[13.0], None], second)
+
+    def with_constant(x, constant):
+        with backend.saved_tensors_hooks(backend.detach, lambda packed: packed * factor):
+            product = x * constant
+        return backend.sum(product + x * x)
+
+    (first,) = backend.grad(backend.call(with_constant, x, backend.tensor([5.0])), [x], create_graph=True)
+    second = backend.grad(backend.sum(first), [x, factor], allow_unused=True)
+
+    trace.expect_value("first derivative with a constant", [9.0], first)
+    trace.expect_value("of x, of the factor, with a constant", [[2.0], None], second)
 
 
 @rule(

@@ -198,36 +198,36 @@ def test_version_checked_in_every_pass(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[IN_PLACE.sentence(3), SAVE_FOR_BACKWARD.sentence(11)],
     needs=[Capability.IN_PLACE, Capability.VERSION_COUNTER, Capability.CUSTOM_FUNCTION],
-    mutants=["version-not-checked"],
+    mutants=["version-not-checked", "versions-of-constants-that-functions-saved-not-checked"],
     except_under={"packed": "what hooks unpack is not checked for in-place changes"},
 )
 def test_version_checked_at_access(backend: Backend, trace: Trace) -> None:
     """A custom Function's backward gets an error when it reads a saved tensor that was changed in place."""
 
-    def save(ctx, x):
+    def save(ctx, x, constant):
         output = x * 2
-        ctx.save_for_backward(x, output)
+        ctx.save_for_backward(x, output, constant)
         return output
 
     def read(ctx, grad):
         trace.log("backward")
-        saved, _ = ctx.saved_tensors
+        saved, _, _ = ctx.saved_tensors
         trace.log("read")
-        return grad * saved
+        return grad * saved, None
 
     function = backend.custom_function(save, read)
 
     def root_after(changed):
         def forward(x):
-            tensors = {"input": x * 1}
-            tensors["output"] = function(tensors["input"])
+            tensors = {"input": x * 1, "constant": backend.tensor([5.0])}
+            tensors["output"] = function(tensors["input"], tensors["constant"])
             root = tensors["output"] + 1.0  # no sum: it may save its input
             backend.mul_(backend.detach(tensors[changed]), 3.0)
             return root
 
         return backend.call(forward, backend.tensor([2.0], requires_grad=True))
 
-    for changed in ("input", "output"):
+    for changed in ("input", "output", "constant"):
         root = root_after(changed)
         with trace.raises(ErrorKind.SAVED_TENSOR_MODIFIED):
             backend.backward(root)
@@ -239,7 +239,11 @@ def test_version_checked_at_access(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[IN_PLACE.sentence(2, 3)],
     needs=[Capability.IN_PLACE, Capability.VIEWS, Capability.VERSION_COUNTER],
-    mutants=["version-not-bumped-through-a-view", "version-not-checked"],
+    mutants=[
+        "version-not-bumped-through-a-view",
+        "version-not-checked",
+        "versions-of-constants-not-bumped-through-a-view",
+    ],
     except_under={"packed": "what hooks unpack is not checked for in-place changes"},
 )
 def test_version_of_base(backend: Backend, trace: Trace) -> None:
@@ -255,6 +259,14 @@ def test_version_of_base(backend: Backend, trace: Trace) -> None:
 
     with trace.raises(ErrorKind.SAVED_TENSOR_MODIFIED):
         backend.backward(backend.call(forward, x))
+
+    def with_constant(x, factor):
+        z = x * factor
+        backend.mul_(backend.view(factor, 2, 1), 3.0)
+        return backend.sum(z)
+
+    with trace.raises(ErrorKind.SAVED_TENSOR_MODIFIED):
+        backend.backward(backend.call(with_constant, x, backend.tensor([3.0, 5.0])))
 
 
 @rule(

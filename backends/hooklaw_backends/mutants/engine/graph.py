@@ -115,6 +115,12 @@ def unpacked_outputs_stay_detached(self: Inside, old: Hook, this: Any, tensor: A
     return tensor.detach() if this._pair and this._output_nr is not None else old(this, tensor, owner)
 
 
+@inside(SavedTensor, "_in_the_graph")
+def history_of_an_unpacked_constant_kept(self: Inside, old: Hook, this: Any, tensor: Any, owner: Any) -> Any:
+    """What unpack returns keeps its history where the saved tensor does not require grad."""
+    return tensor if this._edge is None and this._output_nr is None else old(this, tensor, owner)
+
+
 @inside(views, "in_place")
 def hooks_of_views_dropped_by_in_place(self: Inside, old: Hook, tensor: Any, *change: Any) -> Any:
     """Changing a view in place drops its hooks."""
