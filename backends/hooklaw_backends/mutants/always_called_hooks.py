@@ -264,25 +264,3 @@ def always_called_hooks_skipped_if_a_global_hook_fails(*given: Any) -> Any:
 def always_called_hooks_skipped_if_a_global_pre_hook_fails(*given: Any) -> Any:
     """If a global forward pre-hook fails, the module's own hooks with always_call=True do not run."""
     return _keeping_a_failure(*given)
-
-
-class AlwaysCalledHookGetsWhatForwardReturned(Mutant):
-    """A forward hook with always_call=True gets the output as forward or another such hook left it."""
-
-    left = fresh(dict[Any, Any])
-
-    def module(self, parameters: Mapping[str, Any], forward: Hook) -> Any:
-        def run(module: Any, *args: Any, **kwargs: Any) -> Any:
-            self.left[module] = output = forward(module, *args, **kwargs)
-            return output
-
-        return super().module(parameters, run)
-
-    def register_forward_hook(self, module: Any, hook: Hook, **options: bool) -> Any:
-        def run(*given: Any) -> Any:
-            result = hook(*given[:-1], None if given[-1] is None else self.left.get(module, given[-1]))
-            if result is not None:
-                self.left[module] = result
-            return result
-
-        return super().register_forward_hook(module, run if options.get("always_call") else hook, **options)

@@ -7,7 +7,7 @@ from weakref import WeakKeyDictionary
 
 from hooklaw_backends.mutants import verbs
 from hooklaw_backends.mutants.base import Hook, InGrad, Mutant, altering, calling, fresh, overriding
-from hooklaw_backends.mutants.shared import inputs_to, once
+from hooklaw_backends.mutants.shared import inputs_to, once, without_input_gradients
 from hooklaw_backends.mutants.situations import Knowing
 
 
@@ -187,6 +187,23 @@ def own_backward_hooks_of_inner_modules_ignored(self: _KnowsInnerModules, hook: 
     return None if self.keeps(module) else hook(module, *rest)
 
 
+@calling("register_module_full_backward_pre_hook", base=_KnowsInnerModules)
+def global_backward_pre_hooks_on_the_outermost_module(
+    self: _KnowsInnerModules, hook: Hook, module: Any, *rest: Any
+) -> Any:
+    """A global backward pre-hook does not run for a module that another module calls."""
+    return None if self.keeps(module) else hook(module, *rest)
+
+
+@calling(*verbs.GLOBAL_BACKWARD, base=_KnowsInnerModules)
+def global_backward_hooks_replace_nothing_for_inner_modules(
+    self: _KnowsInnerModules, hook: Hook, module: Any, *rest: Any
+) -> Any:
+    """What a global backward hook or pre-hook returns is ignored for a module that another module calls."""
+    result = hook(module, *rest)
+    return None if self.keeps(module) else result
+
+
 class _KnowsRunningModules(Mutant):
     """A mutant that keeps the modules whose forward is running."""
 
@@ -344,6 +361,42 @@ def full_backward_hooks_wait_for_every_input(
         if self.is_tensor(value) and self.requires_grad(value) and missing:
             return None
     return hook(module, inputs, outputs)
+
+
+@without_input_gradients("register_full_backward_hook", base=_KnowsOutputs)
+def full_backward_hook_waits_for_every_output_without_input_gradients(
+    self: _KnowsOutputs, _module: Any, hook: Hook
+) -> Hook:
+    """If no input requires grad, a full backward hook runs only if a gradient comes to each output."""
+
+    def run(module: Any, grads: Any, outputs: Any) -> Any:
+        needs = [self.is_tensor(value) and self.requires_grad(value) for value in self.calls[module][1]]
+        is_missing = any(need and grad is None for need, grad in zip(needs, outputs, strict=False))
+        return None if is_missing else hook(module, grads, outputs)
+
+    return run
+
+
+def _judging_by_the_first_output(self: _KnowsOutputs, _module: Any, hook: Hook) -> Hook:
+    return lambda module, *given: hook(module, *given) if self.requires_grad(self.tensors_of(module, 1)[0]) else None
+
+
+@without_input_gradients("register_full_backward_hook", base=_KnowsOutputs)
+def full_backward_hook_judges_by_the_first_output_without_input_gradients(*given: Any) -> Hook:
+    """If no input and not the first output requires grad, a full backward hook does not run."""
+    return _judging_by_the_first_output(*given)
+
+
+@without_input_gradients("register_full_backward_pre_hook", base=_KnowsOutputs)
+def backward_pre_hook_judges_by_the_first_output_without_input_gradients(*given: Any) -> Hook:
+    """If no input and not the first output requires grad, a backward pre-hook does not run."""
+    return _judging_by_the_first_output(*given)
+
+
+@without_input_gradients("register_full_backward_pre_hook")
+def backward_pre_hook_gets_the_first_output_without_input_gradients(_self: Mutant, _module: Any, hook: Hook) -> Hook:
+    """If no input requires grad, a backward pre-hook gets None for each output but the first."""
+    return lambda module, grads: hook(module, (*grads[:1], *(None for _ in grads[1:])))
 
 
 @overriding("module")

@@ -559,3 +559,11 @@ def later_results_of_module_backward_hooks_are_constants(*given: Any) -> Any:
 def later_results_of_backward_pre_hooks_are_constants(*given: Any) -> Any:
     """Of several gradients that a backward pre-hook returns all but the first are detached."""
     return _later_results_detached(*given)
+
+
+@calling(*verbs.GLOBAL_BACKWARD, base=KnowsReplacements)
+def later_global_backward_hooks_get_the_gradients_of_the_first(
+    self: KnowsReplacements, hook: Hook, module: Any, grads: Any, *rest: Any
+) -> Any:
+    """A backward hook on all modules gets the gradients from before another such hook replaced them."""
+    return self.noted(hook(module, self.replaced_by(grads) or grads, *rest), grads)

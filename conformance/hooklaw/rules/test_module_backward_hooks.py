@@ -134,12 +134,14 @@ def test_fires_for_the_inputs(backend: Backend, trace: Trace) -> None:
         "module-hooks-silent-without-input-gradients",
         "full-backward-hook-gets-the-first-output",
         "full-backward-hook-runs-once-without-input-gradients",
+        "full-backward-hook-waits-for-every-output-without-input-gradients",
+        "full-backward-hook-judges-by-the-first-output-without-input-gradients",
     ],
 )
 def test_fires_for_the_outputs(backend: Backend, trace: Trace) -> None:
     """If no input of a module requires grad, a full backward hook runs when the outputs' gradients are computed.
 
-    So it does for each call.
+    So it does for each call, and if a gradient comes to any of several outputs.
     """
 
     def forward(x):
@@ -155,6 +157,14 @@ def test_fires_for_the_outputs(backend: Backend, trace: Trace) -> None:
             backend.backward(backend.call(forward, backend.tensor([1.0, 2.0])))
 
         trace.expect(("hook", [[7.0, 7.0], [11.0, 11.0]]))
+
+    module = backend.module({"weight": weight}, lambda module, x: (x, x * module.weight, module.weight * 2))
+    backend.register_full_backward_hook(module, lambda *_: trace.log("hook"))
+    for used in (1, 2):
+        with catch_warnings(action="ignore"):
+            backend.backward(backend.sum(backend.call(module, backend.tensor([1.0, 2.0]))[used]))
+
+        trace.expect("hook")
 
 
 @rule(

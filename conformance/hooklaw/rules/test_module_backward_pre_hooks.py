@@ -476,12 +476,14 @@ def test_wrong_number(backend: Backend, trace: Trace) -> None:
         "module-hooks-silent-without-input-gradients",
         "backward-hooks-skipped-for-keyword-arguments",
         "backward-pre-hooks-skipped-without-inputs",
+        "backward-pre-hook-gets-the-first-output-without-input-gradients",
+        "backward-pre-hook-judges-by-the-first-output-without-input-gradients",
     ],
 )
 def test_no_input_requires_grad(backend: Backend, trace: Trace) -> None:
     """A backward pre-hook runs even if no input requires grad, and replaces the gradient that the parameters get.
 
-    So it does if there is no input at all.
+    So it does if there is no input at all, and if a gradient comes to any of several outputs.
     """
     default = backend.tensor([1.0, 2.0])
     module = backend.module({"weight": backend.tensor([3.0, 5.0])}, lambda module, x=default: x * module.weight)
@@ -492,6 +494,18 @@ def test_no_input_requires_grad(backend: Backend, trace: Trace) -> None:
             backend.backward(backend.sum(backend.call(call, backend.tensor([1.0, 2.0]))))
 
         trace.expect_value("weight.grad", [10.0 * number, 20.0 * number], backend.grad_of(module.weight))
+
+    def tenfold(_, grad_output):
+        return tuple(None if grad is None else grad * 10 for grad in grad_output)
+
+    for used, gradient in ((1, [10.0, 20.0]), (2, [20.0, 20.0])):
+        module = weighted(backend)
+        several = backend.module({}, lambda _, x, module=module: (x, module(x), module.weight * 2))
+        backend.register_full_backward_pre_hook(several, tenfold)
+        with catch_warnings(action="ignore"):
+            backend.backward(backend.sum(backend.call(several, backend.tensor([1.0, 2.0]))[used]))
+
+        trace.expect_value("weight.grad of several outputs", gradient, backend.grad_of(module.weight))
 
 
 @rule(

@@ -287,21 +287,23 @@ def test_sees_replaced_keywords(backend: Backend, trace: Trace) -> None:
         "output-of-a-hook-with-kwargs-ignored",
         "falsy-output-of-a-hook-with-kwargs-ignored",
         "results-of-forward-hooks-with-kwargs-are-constants",
+        "forward-hooks-with-kwargs-get-what-forward-returned",
     ],
 )
 def test_replaces_the_output_with_keywords(backend: Backend, trace: Trace) -> None:
     """What a forward hook with with_kwargs=True returns becomes the output of the module; None keeps the output."""
     module = backend.module({}, lambda _module, x, factor=1: x * factor)
-    backend.register_forward_hook(
-        module, lambda _module, _args, kwargs, output: output + kwargs["factor"], with_kwargs=True
-    )
+    for times in (1, 10):
+        backend.register_forward_hook(
+            module, lambda _, _args, given, output, times=times: output + given["factor"] * times, with_kwargs=True
+        )
     backend.register_forward_hook(module, lambda *_: None, with_kwargs=True)
 
     x = backend.tensor([1.0, 2.0], requires_grad=True)
     output = backend.call(lambda x: module(x, factor=3), x)
     backend.backward(backend.sum(output))
 
-    trace.expect_value("output", [6.0, 9.0], output)
+    trace.expect_value("output", [36.0, 39.0], output)
     trace.expect_value("x.grad", [3.0, 3.0], backend.grad_of(x))
 
     for result in OTHERS:

@@ -36,24 +36,29 @@ def leaf(backend: Backend) -> Any:
         "global-forward-hook-ignored",
         "own-forward-hooks-beside-global-ones",
         "global-module-hooks-on-the-first-inner-module",
+        "global-forward-hooks-get-what-forward-returned",
     ],
 )
 def test_global_replaces(backend: Backend, trace: Trace) -> None:
     """What a global forward hook returns becomes the output of each module, also of a module inside another.
 
-    The module's own forward hooks get it, as they run after the global hooks.
+    Other global hooks get it, and so do the module's own forward hooks, which run after the global hooks.
     """
     inner = doubling(backend)
     outer = backend.module({}, lambda _module, x: inner(x))
     backend.register_forward_hook(inner, lambda _module, _args, output: output * 10)
-    handle = backend.register_module_forward_hook(
-        lambda given, _args, output: output + 1 if given in {inner, outer} else None
-    )
+    handles = [
+        backend.register_module_forward_hook(
+            lambda given, _args, output, more=more: output + more if given in {inner, outer} else None
+        )
+        for more in (1, 3)
+    ]
 
     output = backend.call(outer, backend.tensor([1.0, 2.0]))
-    handle.remove()
+    for handle in handles:
+        handle.remove()
 
-    trace.expect_value("output", [31.0, 51.0], output)
+    trace.expect_value("output", [64.0, 84.0], output)
 
     one, other = (doubling(backend) for _ in range(2))
     both = backend.module({}, lambda _module, x: one(x) + other(x) * 10)
@@ -205,7 +210,10 @@ def test_all_modules(backend: Backend, trace: Trace) -> None:
 def expect_same_as_own(
     backend: Backend, trace: Trace, registrations: Sequence[Callable[..., Any]], hook: Callable[..., Any]
 ) -> None:
-    """Expect that a hook gets and replaces the same gradients, whichever way it was registered."""
+    """Expect that a hook gets and replaces the same gradients, whichever way it was registered.
+
+    It is registered twice, on a module that is called inside another, and directly with constants.
+    """
 
     def forward(module, x, y, number, z):
         return x * module.weight * number, y * 7, "text", z * 11
@@ -221,16 +229,19 @@ def expect_same_as_own(
     seen: list[Any] = []
     for register in registrations:
         module = backend.module({"weight": backend.tensor([3.0, 5.0])}, forward)
-        handle = register(module, lambda given, *grads, module=module: hook(*grads) if given is module else None)
+        handles = [
+            register(module, lambda given, *grads, module=module: hook(*grads) if given is module else None)
+            for _ in range(2)
+        ]
         leaves = [leaf(backend) for _ in range(3)]
         for function in (several, twice):
-            backend.backward(
-                backend.call(lambda *inputs, function=function, module=module: function(module, *inputs), *leaves)
-            )
+            outer = backend.module({}, lambda _, *inputs, call=function, module=module: call(module, *inputs))
+            backend.backward(backend.call(outer, *leaves))
         with catch_warnings(action="ignore"):
             constants = [backend.tensor([1.0, 2.0]) for _ in range(3)]
             backend.backward(backend.call(lambda *inputs, module=module: several(module, *inputs), *constants))
-        handle.remove()
+        for handle in handles:
+            handle.remove()
         seen.append([*trace.values("hook"), *map(backend.grad_of, (*leaves, module.weight))])
         trace.clear()
 
@@ -246,11 +257,16 @@ def expect_same_as_own(
         "global-backward-hook-ignored",
         "global-backward-hooks-get-gradients-of-tensors-alone",
         "keyword-tensors-are-inputs-of-global-hooks",
+        "later-global-backward-hooks-get-the-gradients-of-the-first",
+        "global-backward-hooks-replace-nothing-for-inner-modules",
         "list-of-a-global-backward-hook-ignored",
     ],
 )
 def test_same_as_own(backend: Backend, trace: Trace) -> None:
-    """A global full backward hook gets and replaces the gradients that the same hook of the module would."""
+    """A global full backward hook gets and replaces the gradients that the same hook of the module would.
+
+    So do two of them, also for a module that another calls.
+    """
 
     def hook(grad_input, grad_output):
         trace.log("hook", [grad_input, grad_output])
@@ -287,10 +303,19 @@ def test_same_as_own(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[BACKWARD_PRE.sentence(3)],
     needs=[Capability.MODULES, Capability.GLOBAL_MODULE_HOOKS, Capability.MODULE_BACKWARD_PRE_HOOKS],
-    mutants=["global-backward-pre-hook-ignored", "global-backward-hooks-get-gradients-of-tensors-alone"],
+    mutants=[
+        "global-backward-pre-hook-ignored",
+        "global-backward-hooks-get-gradients-of-tensors-alone",
+        "later-global-backward-hooks-get-the-gradients-of-the-first",
+        "global-backward-hooks-replace-nothing-for-inner-modules",
+        "global-backward-pre-hooks-on-the-outermost-module",
+    ],
 )
 def test_same_as_own_pre_hook(backend: Backend, trace: Trace) -> None:
-    """A global backward pre-hook gets and replaces the gradients that the same pre-hook of the module would."""
+    """A global backward pre-hook gets and replaces the gradients that the same pre-hook of the module would.
+
+    So do two of them, also for a module that another calls.
+    """
 
     def hook(grad_output):
         trace.log("hook", grad_output)
