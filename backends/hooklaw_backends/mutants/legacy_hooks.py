@@ -5,7 +5,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from hooklaw_backends.mutants.base import Hook, Mutant, altering, calling, fresh, overriding
-from hooklaw_backends.mutants.shared import Handle
+from hooklaw_backends.mutants.shared import Handle, without_input_gradients
 
 LEGACY = ("register_backward_hook", "register_module_backward_hook")
 
@@ -14,6 +14,12 @@ LEGACY = ("register_backward_hook", "register_module_backward_hook")
 def legacy_module_hook_replaces_nothing(self: Mutant, hook: Hook, *given: Any) -> None:
     """What a legacy backward hook returns is ignored."""
     hook(*given)
+
+
+@without_input_gradients("register_backward_hook")
+def legacy_backward_hook_silent_without_input_gradients(_self: Mutant, _module: Any, _hook: Hook) -> Hook:
+    """A legacy backward hook of a module does not run if no input of its module requires grad."""
+    return lambda *_: None
 
 
 @overriding(*LEGACY)

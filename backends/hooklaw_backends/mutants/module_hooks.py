@@ -2,6 +2,7 @@
 
 import weakref
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import partial, wraps
 from threading import current_thread, main_thread
 from typing import Any
@@ -204,6 +205,17 @@ def full_backward_hook_runs_in_one_pass_without_input_gradients(*given: Any) -> 
 def backward_pre_hook_runs_in_one_pass_without_input_gradients(*given: Any) -> Hook:
     """If no input of a module requires grad, its backward pre-hook runs in the first pass through a call alone."""
     return _in_one_pass(*given)
+
+
+@without_input_gradients("register_full_backward_hook")
+def full_backward_hook_swallowed_without_input_gradients(_self: Mutant, _module: Any, hook: Hook) -> Hook:
+    """If no input of a module requires grad, an error of its full backward hook is ignored."""
+
+    def run(*given: Any) -> Any:
+        with suppress(Exception):
+            return hook(*given)
+
+    return run
 
 
 def _from_an_earlier_pass(self: Mutant, module: Any, hook: Hook, place: int) -> Hook:

@@ -4,6 +4,7 @@ A leaf of 1 and 2 is doubled, by a module if the hook is a module's, then multip
 after that, 3 in between, and 6 for the leaf; a hook that may replace it makes it tenfold.
 """
 
+from collections import namedtuple
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
@@ -22,6 +23,10 @@ OTHERS = (0, 0.0, False, "", (), [], {})
 """Values that are no tensors, and that a test for truth takes for none."""
 EARLIER = ("first", "second", "third")
 """The labels of hooks that are registered before another."""
+
+
+Pair = namedtuple("Pair", "first second")  # noqa: PYI024 - the types of its fields do not matter
+"""A named tuple, which is a tuple."""
 
 
 class UserError(Exception):

@@ -7,7 +7,7 @@ from typing import Any
 from warnings import catch_warnings
 
 from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, observed, rule
-from hooklaw.rules.hooks import removed_alone
+from hooklaw.rules.hooks import removed_alone, weighted
 
 HOOK = docstring("torch.nn.Module.register_backward_hook")
 GLOBAL = docstring("torch.nn.modules.module.register_module_backward_hook")
@@ -60,13 +60,18 @@ def expect_runs_inside(backend: Backend, trace: Trace, register: Callable[..., A
     level=Level.MUST,
     sources=[HOOK.sentence(1), GLOBAL.sentence(1)],
     needs=[*NEEDS, Capability.GLOBAL_MODULE_HOOKS],
-    mutants=["legacy-module-hook-never-runs", "global-legacy-backward-hook-lost-second-call"],
+    mutants=[
+        "legacy-module-hook-never-runs",
+        "global-legacy-backward-hook-lost-second-call",
+        "legacy-backward-hook-silent-without-input-gradients",
+    ],
 )
 def test_runs(backend: Backend, trace: Trace) -> None:
-    """A legacy backward hook runs in a backward through its module, a global one for every module.
+    """A legacy backward hook runs in a backward through the only output of its module, a global one for every module.
 
-    The docstrings call them backward hooks on the module and hooks common to all modules; what they get is left open.
-    Also in a backward inside another, and if it was registered in the forward of another module or during a backward.
+    The docstrings call them backward hooks on the module and hooks common to all modules; what they get is left open,
+    and so is which of several outputs counts. Also in a backward inside another, if it was registered in the forward of
+    another module or during a backward, and if no input requires grad but a weight does.
     """
     inner, outer = (backend.module({}, lambda _module, x: backend.exp(x)) for _ in range(2))
     backend.register_backward_hook(inner, trace.saw("own"))
@@ -86,6 +91,12 @@ def test_runs(backend: Backend, trace: Trace) -> None:
     register_inside(leaf(backend))
     backend.backward(backend.sum(called(backend, inner, leaf(backend))))
     trace.expect_in_any_order("own", "in forward")
+
+    module = weighted(backend)
+    backend.register_backward_hook(module, lambda *_: trace.log("without input gradients"))
+    with catch_warnings(action="ignore"):
+        backend.backward(backend.sum(called(backend, module, backend.tensor([1.0, 2.0]))))
+    trace.expect("without input gradients")
 
 
 @rule(

@@ -542,17 +542,21 @@ def test_without_recording(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[observed("an exception in a backward hook of a module leaves backward")],
     needs=NEEDS,
-    mutants=["backward-hook-swallowed"],
+    mutants=["backward-hook-swallowed", "full-backward-hook-swallowed-without-input-gradients"],
 )
 def test_exception(backend: Backend, trace: Trace) -> None:
-    """An exception raised in a full backward hook reaches the caller of backward with its own type."""
+    """An exception raised in a full backward hook reaches the caller of backward with its own type.
+
+    An input of the module may require grad or not.
+    """
 
     def fail(*_: object) -> None:
         raise UserError("from the hook")
 
-    module = doubling(backend)
+    module = weighted(backend)
     backend.register_full_backward_hook(module, fail)
-    loss = backend.sum(backend.call(module, leaf(backend)))
+    for x in (leaf(backend), backend.tensor([1.0, 2.0])):
+        loss = backend.sum(backend.call(module, x))
 
-    with trace.raises_type(UserError, "from the hook"):
-        backend.backward(loss)
+        with catch_warnings(action="ignore"), trace.raises_type(UserError, "from the hook"):
+            backend.backward(loss)

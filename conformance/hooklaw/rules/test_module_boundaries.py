@@ -1,15 +1,14 @@
 """The boundary of a module with backward hooks: views of its inputs and outputs."""
 
-from collections import namedtuple
 from collections.abc import Callable
 from typing import Any
 from warnings import catch_warnings
 
 from hooklaw import Backend, Basis, Capability, Level, Trace, docstring, observed, rule
+from hooklaw.rules.hooks import Pair
 
 HOOK = docstring("torch.nn.Module.register_full_backward_hook")
 NEEDS = [Capability.MODULES, Capability.MODULE_BACKWARD_HOOKS]
-Pair = namedtuple("Pair", "first second")  # noqa: PYI024 - the types of its fields do not matter
 
 
 def doubling(backend: Backend) -> Any:

@@ -3,7 +3,7 @@
 from typing import Any
 
 from hooklaw import Backend, Basis, Capability, Level, Trace, docstring, notes, observed, rule
-from hooklaw.rules.hooks import EARLIER, NUMBERS, OTHERS, UserError, doubling, fail, removed_in_place, saw
+from hooklaw.rules.hooks import EARLIER, NUMBERS, OTHERS, Pair, UserError, doubling, fail, removed_in_place, saw
 
 HOOK = docstring("torch.nn.Module.register_forward_hook")
 TENSOR_HOOK = docstring("torch.Tensor.register_hook")
@@ -396,6 +396,7 @@ def test_order(backend: Backend, trace: Trace) -> None:
         "forward-hook-ignored",
         "falsy-output-of-a-forward-hook-ignored",
         "tuple-of-one-output-unpacked",
+        "named-tuple-of-a-forward-hook-becomes-a-tuple",
     ],
 )
 def test_any_output(backend: Backend, trace: Trace) -> None:
@@ -409,6 +410,7 @@ def test_any_output(backend: Backend, trace: Trace) -> None:
         (("in a tuple",), 0),
         (0, ()),
         (None, ("in a tuple",)),
+        (Pair("named", 1), Pair(0, "tuple")),
         (("one", "of", "several"), ("several", "others", 0)),
         *zip((7, *OTHERS), (*reversed(OTHERS), 7), strict=True),
     ):

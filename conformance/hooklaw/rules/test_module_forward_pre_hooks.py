@@ -3,7 +3,7 @@
 from typing import Any
 
 from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, notes, observed, rule
-from hooklaw.rules.hooks import EARLIER, NUMBERS, OTHERS, removed_in_place
+from hooklaw.rules.hooks import EARLIER, NUMBERS, OTHERS, Pair, removed_in_place
 
 HOOK = docstring("torch.nn.Module.register_forward_pre_hook")
 GLOBAL = docstring("torch.nn.modules.module.register_module_forward_pre_hook")
@@ -131,11 +131,15 @@ def test_replaced_by_one_value(backend: Backend, trace: Trace) -> None:
         "forward-pre-hook-results-reversed",
         "forward-pre-hook-returned-empty-container-lost",
         "none-in-the-tuple-of-a-pre-hook-keeps-an-argument",
+        "named-tuple-of-a-pre-hook-is-one-argument",
         "later-results-of-forward-hooks-are-constants",
     ],
 )
 def test_replaced_by_a_tuple(backend: Backend, trace: Trace) -> None:
-    """A tuple that a forward pre-hook returns becomes the positional arguments of forward, however many it has."""
+    """A tuple that a forward pre-hook returns becomes the positional arguments of forward, however many it has.
+
+    A named tuple is a tuple.
+    """
 
     def forward(_module, *args: Any):
         trace.log("forward", args)
@@ -150,6 +154,11 @@ def test_replaced_by_a_tuple(backend: Backend, trace: Trace) -> None:
 
     passed = [None, [2.0, 3.0], [3.0, 4.0]]
     trace.expect(*(("forward", passed[:count]) for count in counts))
+
+    module = backend.module({}, forward)
+    backend.register_forward_pre_hook(module, lambda _, args: Pair(args[0], "text"))
+    backend.call(module, x)
+    trace.expect(("forward", [[1.0, 2.0], "text"]))
 
     x, module = backend.tensor([1.0, 2.0], requires_grad=True), backend.module({}, lambda _module, x, y: x + y * 7)
     backend.register_forward_pre_hook(module, lambda _, args: (args[0] * 3, args[0] * 5))

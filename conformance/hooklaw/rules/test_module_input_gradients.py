@@ -5,7 +5,7 @@ from typing import Any
 from warnings import catch_warnings
 
 from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, notes, observed, rule
-from hooklaw.rules.hooks import BACKWARD, OTHERS, uses_each_value
+from hooklaw.rules.hooks import BACKWARD, OTHERS, Pair, uses_each_value
 
 HOOK = docstring("torch.nn.Module.register_full_backward_hook")
 MODULES = notes("modules", "module-hooks")
@@ -158,10 +158,14 @@ def test_given_twice_adds(backend: Backend, trace: Trace) -> None:
         "full-backward-hook-replaces-for-leaves-alone",
         "backward-hooks-skipped-for-the-identity",
         "gradient-of-a-module-hook-not-copied",
+        "named-tuple-of-a-full-backward-hook-ignored",
     ],
 )
 def test_replaces(backend: Backend, trace: Trace) -> None:
-    """A tuple that a full backward hook returns replaces the gradients of the inputs."""
+    """A tuple that a full backward hook returns replaces the gradients of the inputs.
+
+    A named tuple is a tuple.
+    """
     module, identity, constant = doubling(backend), backend.module({}, lambda _module, x: x), doubling(backend)
     for each in (module, identity):
         backend.register_full_backward_hook(each, lambda _, grad_input, _output: (grad_input[0] * 10,))
@@ -176,6 +180,11 @@ def test_replaces(backend: Backend, trace: Trace) -> None:
     for _ in range(3):
         backend.backward(backend.sum(backend.call(constant, x)))
     trace.expect_value("x.grad after three passes", [30.0, 60.0], backend.grad_of(x))
+
+    x, y, pair = leaf(backend), leaf(backend), backend.module({}, lambda _module, x, y: x * 2 + y * 3)
+    backend.register_full_backward_hook(pair, lambda _, grads, _output: Pair(grads[0] * 10, grads[1] * 20))
+    backend.backward(backend.sum(backend.call(pair, x, y)))
+    trace.expect_value("gradients of both", [[20.0, 20.0], [60.0, 60.0]], [backend.grad_of(x), backend.grad_of(y)])
 
     uses_each_value(backend, trace, BACKWARD)
 
