@@ -180,6 +180,34 @@ class GlobalArgumentsOfAStepForEarlierOptimizers(Mutant):
         return super().register_optimizer_step_pre_hook(run)
 
 
+class HandlesOfGlobalStepHooksRemoveOwnOnes(Mutant):
+    """The handle of a step hook on all optimizers also removes the hook of an optimizer that has the same number."""
+
+    own = fresh(list[Any])
+    of_all = fresh(list[Any])
+
+    def register_step_pre_hook(self, optimizer: Any, hook: Hook) -> Any:
+        return self._of_an_optimizer(super().register_step_pre_hook(optimizer, hook))
+
+    def register_step_post_hook(self, optimizer: Any, hook: Hook) -> Any:
+        return self._of_an_optimizer(super().register_step_post_hook(optimizer, hook))
+
+    def register_optimizer_step_pre_hook(self, hook: Hook) -> Any:
+        return self._of_all_optimizers(super().register_optimizer_step_pre_hook(hook))
+
+    def register_optimizer_step_post_hook(self, hook: Hook) -> Any:
+        return self._of_all_optimizers(super().register_optimizer_step_post_hook(hook))
+
+    def _of_an_optimizer(self, handle: Any) -> Any:
+        self.own.append(handle)
+        return handle
+
+    def _of_all_optimizers(self, handle: Any) -> Handle:
+        number = len(self.of_all)
+        self.of_all.append(handle)
+        return Handle(lambda: [each.remove() for each in (handle, *self.own[number : number + 1])])
+
+
 @overriding("register_optimizer_step_post_hook")
 def global_step_post_hook_before_the_step(self: Mutant, old: Hook, hook: Hook) -> Any:
     """A global step post-hook runs before the step."""

@@ -151,6 +151,22 @@ def of_the_calls_of_an_operation_the_first_alone_is_saved(self: Mutant, old: Hoo
     return old(ask, **options)
 
 
+@overriding("checkpoint_sequential")
+def sequential_keeps_what_its_functions_return(
+    self: Mutant, old: Hook, functions: Any, segments: int, *inputs: Any, **how: Any
+) -> Any:
+    """checkpoint_sequential keeps alive what each of its functions returns."""
+
+    def keeping(function: Hook) -> Hook:
+        def run(value: Any) -> Any:
+            self.kept.append(function(value))
+            return self.kept[-1]
+
+        return run
+
+    return old([*map(keeping, functions)], segments, *inputs, **how)
+
+
 class _InSequence(Mutant):
     """A mutant that knows whether a function of checkpoint_sequential runs."""
 

@@ -1,5 +1,6 @@
 """checkpoint_sequential: a list of functions in segments, which are checkpoints except for the last."""
 
+import weakref
 from itertools import product
 from typing import Any
 
@@ -97,6 +98,31 @@ def test_last_segment(backend: Backend, trace: Trace) -> None:
             trace.expect(*"012345")
             backend.backward(loss)
             trace.expect(*again)
+
+
+@rule(
+    "checkpoint-sequential.not-kept-alive",
+    level=Level.MUST,
+    sources=[SEQUENTIAL.sentence(4)],
+    needs=[*NEEDS, Capability.WEAK_REFERENCES],
+    mutants=["sequential-keeps-what-its-functions-return", "checkpoint-sequential-in-one-piece"],
+)
+def test_not_kept_alive(backend: Backend, trace: Trace) -> None:
+    """All segments of checkpoint_sequential but the last free what they compute before backward, but for their result."""
+    for (kind, use_reentrant), segments in product(KINDS.items(), (2, 3)):
+        made: list[weakref.ref[Any]] = []
+
+        def square(x: Any, made: list[weakref.ref[Any]] = made) -> Any:
+            y = x * x
+            made.append(weakref.ref(y))
+            return y
+
+        forward = sequence(backend, [square] * 6, segments, use_reentrant=use_reentrant)
+        loss = backend.call(forward, leaf(backend, 1.0, 1.0))
+        size = 6 // segments
+        freed = [alive() is None for nr, alive in enumerate(made[:-size]) if (nr + 1) % size]
+        trace.expect_value(f"are freed, {kind}, {segments} segments", [True] * len(freed), freed)
+        backend.backward(loss)
 
 
 @rule(

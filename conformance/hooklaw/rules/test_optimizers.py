@@ -303,12 +303,18 @@ def test_global_changes_arguments(backend: Backend, trace: Trace) -> None:
         "global-step-pre-hook-handle-removes-those-of-other-kinds",
         "global-step-post-hook-handle-removes-all-equal",
         "step-hooks-skipped-without-gradients",
+        "handles-of-global-step-hooks-remove-own-ones",
     ],
 )
 def test_global_handles(backend: Backend, trace: Trace) -> None:
     """The handle of a global step pre-hook or post-hook removes this hook, and no other, from all later steps."""
     _, optimizer = prepared(backend)
-    places = {"pre": backend.register_optimizer_step_pre_hook, "post": backend.register_optimizer_step_post_hook}
+    places = {
+        "pre": backend.register_optimizer_step_pre_hook,
+        "post": backend.register_optimizer_step_post_hook,
+        "own pre": partial(backend.register_step_pre_hook, optimizer),
+        "own post": partial(backend.register_step_post_hook, optimizer),
+    }
     expect_removes(backend, trace, places, optimizer)
 
 
