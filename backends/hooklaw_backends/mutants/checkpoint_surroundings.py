@@ -142,6 +142,16 @@ class RecomputationLeavesTheGeneratorBehind(Mutant):
             self.manual_seed(0)
 
 
+class LaterRecomputationsLeaveTheGeneratorBehind(RecomputationLeavesTheGeneratorBehind):
+    """After a backward through several checkpoints the generator is where it was in the last recomputation."""
+
+    def backward(self, *given: Any, **how: Any) -> None:
+        before = len(self.kept)
+        super(RecomputationLeavesTheGeneratorBehind, self).backward(*given, **how)
+        if self.kept[before + 1 :]:
+            self.manual_seed(0)
+
+
 class RecomputationRewindsTheGenerator(Mutant):
     """After a backward the generator is where the last checkpoint to be recomputed had ended in forward."""
 

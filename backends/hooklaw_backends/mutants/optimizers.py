@@ -19,6 +19,28 @@ class StepHooksChangePlaces(Mutant):
         return super().register_step_pre_hook(optimizer, hook)
 
 
+class StepHooksLostOnceTheStateIsLoaded(Mutant):
+    """load_state_dict removes the step hooks of an optimizer."""
+
+    handles = fresh(list[tuple[Any, Any]])
+
+    def register_step_pre_hook(self, optimizer: Any, hook: Hook) -> Any:
+        return self._noted(optimizer, super().register_step_pre_hook(optimizer, hook))
+
+    def register_step_post_hook(self, optimizer: Any, hook: Hook) -> Any:
+        return self._noted(optimizer, super().register_step_post_hook(optimizer, hook))
+
+    def _noted(self, optimizer: Any, handle: Any) -> Any:
+        self.handles.append((optimizer, handle))
+        return handle
+
+    def load_state_dict(self, owner: Any, state: Any) -> None:
+        super().load_state_dict(owner, state)
+        for of, handle in self.handles:
+            if of is owner:
+                handle.remove()
+
+
 @calling(*verbs.STEP_PRE)
 def falsy_return_of_a_step_hook_ignored(self: Mutant, hook: Hook, *given: Any) -> Any:
     """What a step pre-hook returns is ignored if it is zero or empty."""

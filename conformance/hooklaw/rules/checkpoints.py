@@ -20,12 +20,14 @@ def region(backend: Backend, fn: Any, **how: Any) -> Any:
     return lambda *inputs: backend.sum(backend.checkpoint(fn, *inputs, **how))
 
 
-def drawing(backend: Backend, trace: Trace) -> Any:
+def drawing(backend: Backend, trace: Trace, *, times: int = 1) -> Any:
     """Return a function that multiplies by random numbers, and logs them as drawn."""
 
     def draws(x: Any) -> Any:
-        drawn = backend.rand_like(x)
-        trace.log("drawn", drawn)
-        return x * drawn
+        for _ in range(times):
+            drawn = backend.rand_like(x)
+            trace.log("drawn", drawn)
+            x = x * drawn
+        return x
 
     return draws

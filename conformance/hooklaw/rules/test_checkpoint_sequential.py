@@ -108,7 +108,10 @@ def test_last_segment(backend: Backend, trace: Trace) -> None:
     mutants=["sequential-keeps-what-its-functions-return", "checkpoint-sequential-in-one-piece"],
 )
 def test_not_kept_alive(backend: Backend, trace: Trace) -> None:
-    """All segments of checkpoint_sequential but the last free what they compute before backward, but for their result."""
+    """All segments of checkpoint_sequential but the last free what they compute, except their result, before backward.
+
+    The docstring says that they do not store the intermediate activations.
+    """
     for (kind, use_reentrant), segments in product(KINDS.items(), (2, 3)):
         made: list[weakref.ref[Any]] = []
 

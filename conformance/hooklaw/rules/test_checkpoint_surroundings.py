@@ -178,11 +178,7 @@ def test_random_numbers(backend: Backend, trace: Trace) -> None:
 
     It stashes and restores the state of the generator; numbers may be drawn in between.
     """
-    draw = drawing(backend, trace)
-
-    def draws(x):
-        return draw(draw(x))
-
+    draw, draws = drawing(backend, trace), drawing(backend, trace, times=2)
     for kind, use_reentrant in KINDS.items():
         backend.checkpoint(draws, leaf(backend), use_reentrant=use_reentrant, preserve_rng_state=False)
         trace.clear()
@@ -214,26 +210,32 @@ def test_random_numbers(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[CHECKPOINT.sentence(33, 35), page("checkpoint", "torch-utils-checkpoint").sentence(3)],
     needs=[*NEEDS, Capability.RANDOM],
-    mutants=["recomputation-leaves-the-generator-behind", "recomputation-rewinds-the-generator"],
+    mutants=[
+        "recomputation-leaves-the-generator-behind",
+        "recomputation-rewinds-the-generator",
+        "later-recomputations-leave-the-generator-behind",
+    ],
 )
 def test_generator_continues(backend: Backend, trace: Trace) -> None:
-    """The random numbers drawn after a backward through a checkpoint are those that follow without the backward.
+    """The random numbers drawn after a backward through checkpoints are those that follow without the backward.
 
     The page promises the output of a pass without a checkpoint, also where the numbers of a recomputation would
     have advanced the generator, or where numbers were drawn between the checkpoint and the backward.
     """
     for kind, use_reentrant in KINDS.items():
-        drawn: list[Any] = []
-        for runs in (False, True):
-            backend.manual_seed(7)
-            x = leaf(backend)
-            loss = backend.call(region(backend, lambda x: x * backend.rand_like(x), use_reentrant=use_reentrant), x)
-            backend.rand_like(x)
-            if runs:
-                backend.backward(loss)
-            drawn.append(backend.tolist(backend.rand_like(x)))
+        one = region(backend, drawing(backend, trace), use_reentrant=use_reentrant)
+        for forward in (one, lambda x, one=one: one(x) + one(x)):
+            drawn: list[Any] = []
+            for runs in (False, True):
+                backend.manual_seed(7)
+                x = leaf(backend)
+                loss = backend.call(forward, x)
+                backend.rand_like(x)
+                if runs:
+                    backend.backward(loss)
+                drawn.append(backend.tolist(backend.rand_like(x)))
 
-        trace.expect_value(f"next numbers, {kind}", *drawn)
+            trace.expect_value(f"next numbers, {kind}", *drawn)
 
 
 @rule(

@@ -197,15 +197,27 @@ def may_remove_itself(trace: Trace, kinds: dict[str, Kind]) -> None:
         STEP_PRE_OF_ALL.sentence(1, 2),
         STEP_POST_OF_ALL.sentence(1, 2),
     ],
-    needs=[Capability.OPTIMIZERS, Capability.THREADS],
-    mutants=["step-pre-hook-lost-another-thread", "global-step-post-hook-lost-another-thread"],
+    needs=[Capability.OPTIMIZERS, Capability.STATE_DICT, Capability.THREADS],
+    mutants=[
+        "step-pre-hook-lost-another-thread",
+        "global-step-post-hook-lost-another-thread",
+        "step-hooks-lost-once-the-state-is-loaded",
+    ],
 )
 def test_steps(backend: Backend, trace: Trace) -> None:
     """Step hooks of an optimizer, and those of all optimizers, run once in each step, in any thread.
 
-    The first, second and third step; of one hook, and of a third hook of its kind. It gets the optimizer.
+    The first, second and third step; of one hook, and of a third hook of its kind. It gets the optimizer. A state that
+    is loaded in between changes nothing of this.
     """
     runs_each_time(trace, steps(backend))
+
+    optimizer = sgd(backend)
+    backend.register_step_pre_hook(optimizer, lambda *_: trace.log("step pre-hook"))
+    backend.register_step_post_hook(optimizer, lambda *_: trace.log("step post-hook"))
+    backend.load_state_dict(optimizer, backend.state_dict(optimizer))
+    backend.step(optimizer)
+    trace.expect("step pre-hook", "step post-hook")
 
 
 @rule(
