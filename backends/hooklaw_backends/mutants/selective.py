@@ -139,10 +139,11 @@ def sequential_checkpoints_single_functions(
 def of_the_calls_of_an_operation_the_first_alone_is_saved(self: Mutant, old: Hook, policy: Any, **options: bool) -> Any:
     """A selective checkpoint saves what an operation returns in its first call that is to be saved, and in no other."""
     old(policy)  # which may be an error
+    choose: Hook = policy if callable(policy) else lambda _, name: _of_list(policy, name)
     saved: set[str] = set()
 
     def ask(ctx: Any, name: str) -> str:
-        answer = policy(ctx, name) if callable(policy) else _of_list(policy, name)
+        answer = choose(ctx, name)
         if name in saved:
             return "PREFER_RECOMPUTE"
         saved.update([name] if answer.endswith("SAVE") else [])
