@@ -1,6 +1,6 @@
 """The verbs of tensor parallelism: torch.distributed.tensor.parallel."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from importlib import import_module
 from typing import Any
@@ -15,10 +15,11 @@ PARALLEL = "torch.distributed.tensor.parallel"
 class TensorParallel:
     """The verbs of layers that are split over the ranks."""
 
-    def linear(self, weight: Any) -> Any:
+    def linear(self, weight: Any, bias: Any = None) -> Any:
         rows, columns = weight.shape
         made = torch.nn.Linear(columns, rows, bias=False)
         made.weight = torch.nn.Parameter(weight)
+        made.bias = None if bias is None else torch.nn.Parameter(bias)
         return made
 
     def layer_norm(self, weight: Any, bias: Any) -> Any:
@@ -33,8 +34,15 @@ class TensorParallel:
         return import_module(PARALLEL).loss_parallel()
 
     def parallel_style(self, name: str, **options: Any) -> Any:
-        layouts = {key: placed(value)[0] for key, value in options.items() if key.endswith("layouts")}
+        layouts = {key: _layouts(value) for key, value in options.items() if key.endswith("layouts")}
         return getattr(import_module(PARALLEL), name)(**(options | layouts))
 
     def parallelize_module(self, module: Any, plan: Any | Mapping[str, Any]) -> None:
         import_module(PARALLEL).parallelize_module(module, all_ranks(), plan)
+
+
+def _layouts(placements: str | Sequence[str]) -> Any:
+    """Return a placement of torch's, or one for each of several tensors, where an empty text is None."""
+    if isinstance(placements, str):
+        return placed(placements)[0] if placements else None
+    return tuple(map(_layouts, placements))

@@ -125,8 +125,8 @@ class RankVerbs(Protocol):
         ``output_fn(module, outputs)`` runs after forward; what the functions return takes the place of their argument.
         """
 
-    def linear(self, weight: Any) -> Any:
-        """Make a linear layer with a weight and without a bias."""
+    def linear(self, weight: Any, bias: Any = None) -> Any:
+        """Make a linear layer with a weight, and with a bias if one is given."""
 
     def layer_norm(self, weight: Any, bias: Any) -> Any:
         """Make a layer norm over the last dimension."""
@@ -138,7 +138,10 @@ class RankVerbs(Protocol):
         """Let the cross-entropy inside, and its backward, take logits that are distributed by columns."""
 
     def parallel_style(self, name: str, **options: Any) -> Any:
-        """Return a style by PyTorch's name, such as ``ColwiseParallel``; `options` have layouts as placements."""
+        """Return a style by PyTorch's name, such as ``ColwiseParallel``.
+
+        `options` have layouts as placements; for several tensors as a tuple, where an empty text stands for None.
+        """
 
     def parallelize_module(self, module: Any, plan: Any) -> None:
         """Split a module in place over all ranks by a style, or its submodules by a dictionary of styles."""

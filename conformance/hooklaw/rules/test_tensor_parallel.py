@@ -27,11 +27,12 @@ X_GRADIENT = [[164.0, 200.0]]
 """The gradients of the sum of the outputs, as one device computes them."""
 
 
-def layers(backend: Backend) -> Any:
-    """Make a module of two linear layers, up and down."""
+def layers(backend: Backend, *biases: list[float]) -> Any:
+    """Make a module of two linear layers, up and down, which may have biases."""
     module = backend.module({}, lambda module, x: module.down(module.up(x)))
-    for name, weight in (("up", UP), ("down", DOWN)):
-        backend.add_module(module, name, backend.linear(backend.tensor(weight)))
+    for nr, (name, weight) in enumerate((("up", UP), ("down", DOWN))):
+        given = [backend.tensor(bias) for bias in biases[nr : nr + 1]]
+        backend.add_module(module, name, backend.linear(backend.tensor(weight), *given))
     return module
 
 
@@ -77,6 +78,7 @@ def form(backend: Backend, tensor: Any) -> str:
         "parallelize-module-does-nothing",
         "parallel-outputs-sum-gradients",
         "parallel-inputs-keep-partial-gradients",
+        "parallel-rows-add-the-bias-in-each-rank",
     ],
     except_under=TWO_DIMENSIONS | {"bfloat16": "its numbers have more digits than bfloat16 holds"},
     processes=RANKS,
@@ -84,7 +86,8 @@ def form(backend: Backend, tensor: Any) -> str:
 def test_gradients(backend: Backend, trace: Trace) -> None:
     """Layers that are split by columns, then by rows, compute the output and the gradients of the layers as a whole.
 
-    The parameters act like those of a single device: each rank has a part of their gradients, and all of the input's.
+    The parameters act like those of a single device: each rank has a part of their gradients, and all of the input's. A
+    bias is added once.
     """
     for _ in range(2):
         module = layers(backend)
@@ -103,6 +106,16 @@ def test_gradients(backend: Backend, trace: Trace) -> None:
                 grad = backend.grad_of(weight)
                 trace.expect_value(f"the gradient of {name}", "distributed", form(backend, grad))
                 trace.expect_value(f"the gradient of {name}", times(passes, once), whole(backend, grad))
+
+        module = layers(backend, [1.0, 2.0, 3.0, 4.0], [1.0, 2.0])
+        parallelize(backend, module)
+        for passes in (1, 2, 3):
+            output = backend.call(module, backend.tensor(X))
+            backend.backward(backend.sum(output))
+            trace.expect_value("output of layers with biases", [[201.0, 466.0]], backend.detach(output))
+            for layer, once in ((module.up, [6.0, 8.0, 10.0, 12.0]), (module.down, [1.0, 1.0])):
+                expected = [passes * value for value in once]
+                trace.expect_value("the gradient of a bias", expected, whole(backend, backend.grad_of(layer.bias)))
 
 
 @rule(
@@ -263,12 +276,13 @@ def test_module_hooks(backend: Backend, trace: Trace) -> None:
 @rule(
     "tensor-parallel.prepare-input",
     level=Level.MUST,
-    sources=[PREPARE_INPUT.sentence(1, 2, 4, 8)],
+    sources=[PREPARE_INPUT.sentence(1, 2, 3, 4, 8)],
     needs=[*NEEDS, Capability.MODULES],
     mutants=[
         "prepared-inputs-keep-their-layout",
         "prepared-inputs-are-always-replicated",
         "prepared-inputs-are-never-local",
+        "prepared-inputs-are-the-first-alone",
         "parallel-inputs-detach",
     ],
     processes=RANKS,
@@ -277,7 +291,7 @@ def test_prepare_input(backend: Backend, trace: Trace) -> None:
     """A module gets the ranks' inputs as a distributed tensor of the desired layout, and backward goes back through it.
 
     Forward pre-hooks that run later get the same, since a call gives forward what they were given. With
-    use_local_output it is the rank's plain tensor instead.
+    use_local_output it is the rank's plain tensor instead. Each of several inputs has its layout, or stays as it is.
     """
     for before, after in (("shard", "replicate"), ("replicate", "shard")):
         own = [number(backend)] if before == "shard" else [1.0, 2.0]
@@ -296,6 +310,19 @@ def test_prepare_input(backend: Backend, trace: Trace) -> None:
 
                 trace.expect_value("x.grad", [3.0] * len(own), backend.grad_of(x))
 
+    module = backend.module({}, lambda _, x, y, factor: (x * factor, y * factor))
+    layouts = {"input_layouts": ("shard", "replicate", ""), "desired_input_layouts": ("replicate", "shard", "")}
+    backend.parallelize_module(module, backend.parallel_style("PrepareModuleInput", **layouts))
+    backend.register_forward_pre_hook(
+        module, lambda _, inputs: trace.log("inputs", [*map(backend.placement, inputs[:2]), inputs[2]])
+    )
+    x, y = (backend.tensor(own, requires_grad=True) for own in ([number(backend)], [1.0, 2.0]))
+    outputs = backend.call(lambda x, y: module(x, y, 3.0), x, y)
+    trace.expect(("inputs", ["replicate", "shard", 3.0]))
+    for output, given in zip(outputs, (x, y), strict=True):
+        backend.backward(backend.sum(backend.full_tensor(output)))
+        trace.expect_value("gradient of an input", [3.0] * len(backend.tolist(given)), backend.grad_of(given))
+
 
 @rule(
     "tensor-parallel.prepare-output",
@@ -308,11 +335,15 @@ def test_prepare_input(backend: Backend, trace: Trace) -> None:
         "prepared-outputs-are-always-replicated",
         "parallel-outputs-sum-gradients",
         "prepared-outputs-are-always-local",
+        "prepared-outputs-are-the-first-alone",
     ],
     processes=RANKS,
 )
 def test_prepare_output(backend: Backend, trace: Trace) -> None:
-    """The ranks' outputs become a tensor of the desired layout, plain by default, and backward goes back through it."""
+    """The ranks' outputs become a tensor of the desired layout, plain by default, and backward goes back through it.
+
+    Each of several outputs has its layout.
+    """
     for before, after in (("shard", "replicate"), ("replicate", "shard")):
         own = [number(backend)] if before == "shard" else [1.0, 2.0]
         layouts = {"output_layouts": before, "desired_output_layouts": after}
@@ -328,6 +359,17 @@ def test_prepare_output(backend: Backend, trace: Trace) -> None:
                 backend.backward(backend.sum(backend.full_tensor(output) if placement else output))
 
                 trace.expect_value("x.grad", [3.0] * len(own), backend.grad_of(x))
+
+    module = backend.module({}, lambda _, x, y: (x * 3.0, y * 3.0))
+    layouts = {"output_layouts": ("replicate", "shard"), "desired_output_layouts": ("shard", "replicate")}
+    backend.parallelize_module(module, backend.parallel_style("PrepareModuleOutput", **layouts))
+    x, y = (backend.tensor(own, requires_grad=True) for own in ([1.0, 2.0], [number(backend)]))
+    outputs = backend.call(module, x, y)
+    expected = [[3.0 * number(backend)], [3.0, 6.0]]
+    trace.expect_value("two outputs", expected, [backend.tolist(backend.detach(each)) for each in outputs])
+    for output, given in zip(outputs, (x, y), strict=True):
+        backend.backward(backend.sum(output))
+        trace.expect_value("gradient of an input", [3.0] * len(backend.tolist(given)), backend.grad_of(given))
 
 
 @rule(

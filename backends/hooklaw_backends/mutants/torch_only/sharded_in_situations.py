@@ -219,7 +219,7 @@ WHOLE = (
     "fsdp.fully-shard.no-grad",
 )
 BACKWARD = ("fsdp.fully-shard.backward",)
-GRADIENTS = ("fsdp.fully-shard.gradients",)
+GRADIENTS = ("fsdp.fully-shard.gradients", "fsdp.fully-shard.frozen")
 ALL_REDUCE_HOOK = ("fsdp.all-reduce-hook",)
 UNSHARD = ("fsdp.unshard-reshard",)
 METHOD = ("fsdp.forward-method",)
@@ -300,7 +300,10 @@ ROWS: Mapping[str, Row] = {
         PASS_OR_MODULE,
     ),
     "fully-shard-lost": Row(
-        "fully_shard does nothing", lost("fully_shard"), ("fsdp.fully-shard.shards", "fsdp.hybrid"), ("another",)
+        "fully_shard does nothing",
+        lost("fully_shard"),
+        ("fsdp.fully-shard.shards", "fsdp.fully-shard.together", "fsdp.hybrid"),
+        ("another",),
     ),
     "reshard-after-forward-ignored": Row(
         "reshard_after_forward is ignored",

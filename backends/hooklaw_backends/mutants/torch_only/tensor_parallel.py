@@ -153,3 +153,35 @@ def prepared_outputs_are_always_replicated(self: Mutant, old: Hook, name: str, *
     """PrepareModuleOutput replicates outputs, whatever their desired layout is."""
     kept = {"desired_output_layouts": "replicate"} if name == "PrepareModuleOutput" else {}
     return old(name, **(options | kept))
+
+
+@overriding("parallelize_module")
+def parallel_rows_add_the_bias_in_each_rank(self: Mutant, old: Hook, module: Any, plan: Any) -> None:
+    """The output of a layer that is split by rows has its bias once for each rank."""
+    old(module, plan)
+    for each, style in zip(modules_of(module, plan), plan.values() if isinstance(plan, dict) else [plan], strict=True):
+        if type(style).__name__ == "RowwiseParallel" and each.bias is not None:
+            each.register_forward_hook(
+                lambda layer, _, output: output + layer.bias.to_local() * (self.get_world_size() - 1)
+            )
+
+
+def _for_the_first_alone(layouts: Any) -> Any:
+    """Return layouts of several tensors without those of all but the first."""
+    return layouts if isinstance(layouts, str) else (layouts[0], *[""] * (len(layouts) - 1))
+
+
+@overriding("parallel_style")
+def prepared_inputs_are_the_first_alone(self: Mutant, old: Hook, name: str, **options: Any) -> Any:
+    """PrepareModuleInput leaves all inputs but the first as they are."""
+    given = options if name == "PrepareModuleInput" else {}
+    layouts = {key: _for_the_first_alone(value) for key, value in given.items() if key.endswith("layouts")}
+    return old(name, **(options | layouts))
+
+
+@overriding("parallel_style")
+def prepared_outputs_are_the_first_alone(self: Mutant, old: Hook, name: str, **options: Any) -> Any:
+    """PrepareModuleOutput leaves all outputs but the first as they are."""
+    given = options if name == "PrepareModuleOutput" else {}
+    layouts = {key: _for_the_first_alone(value) for key, value in given.items() if key.endswith("layouts")}
+    return old(name, **(options | layouts))
