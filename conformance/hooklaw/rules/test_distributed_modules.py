@@ -8,17 +8,21 @@ from hooklaw.rules.ranks import RANKS, number, part
 
 DISTRIBUTE_MODULE = docstring("torch.distributed.tensor.distribute_module")
 NEEDS = [Capability.DISTRIBUTED_TENSORS, Capability.MODULES]
+NESTED = [*NEEDS, Capability.MODULE_PARTS]
 VALUES = [2.0, 3.0, 4.0, 5.0]
 
 
 def weighted(backend: Backend, trace: Trace) -> Any:
-    """Make a module that multiplies by VALUES, and logs the placement of its input."""
+    """Make a module that multiplies by VALUES, by another inside it, and logs the placement of its input."""
 
     def forward(module, x):
         trace.log("forward", backend.placement(x))
-        return x * module.weight
+        return module.inner(x)
 
-    return backend.module({"weight": backend.tensor(VALUES)}, forward)
+    module = backend.module({}, forward)
+    inner = backend.module({"weight": backend.tensor(VALUES)}, lambda inner, x: x * inner.weight)
+    backend.add_module(module, "inner", inner)
+    return module
 
 
 def distribute_input(backend: Backend, trace: Trace) -> Any:
@@ -36,7 +40,7 @@ def gather_output(backend: Backend, trace: Trace) -> Any:
 
     def output_fn(_module, outputs):
         trace.log("output_fn", backend.placement(outputs))
-        return backend.local_tensor(outputs) * 2.0
+        return (backend.local_tensor(outputs) if backend.placement(outputs) else outputs) * 2.0
 
     return output_fn
 
@@ -45,7 +49,7 @@ def gather_output(backend: Backend, trace: Trace) -> Any:
     "dtensor.module.parameters",
     level=Level.MUST,
     sources=[DISTRIBUTE_MODULE.sentence(7, 12)],
-    needs=[*NEEDS, Capability.MODULE_PARTS, Capability.REQUIRES_GRAD_FLAG],
+    needs=[*NESTED, Capability.REQUIRES_GRAD_FLAG],
     mutants=[
         "distribute-module-does-nothing",
         "distribute-module-leaves-submodules",
@@ -144,7 +148,7 @@ def test_input_fn(backend: Backend, trace: Trace) -> None:
     "dtensor.module.output-fn",
     level=Level.MUST,
     sources=[DISTRIBUTE_MODULE.sentence(3, 10, 11)],
-    needs=[*NEEDS, Capability.MODULE_FORWARD],
+    needs=[*NESTED, Capability.MODULE_FORWARD],
     mutants=[
         "distribute-module-drops-output-fn",
         "output-fn-in-forward-itself",
@@ -196,14 +200,20 @@ def test_output_fn(backend: Backend, trace: Trace) -> None:
         docstring("torch.nn.Module.register_forward_pre_hook").sentence(2, 14),
         docstring("torch.nn.Module.register_forward_hook").sentence(2, 12),
     ],
-    needs=NEEDS,
-    mutants=["distribute-module-drops-module-hooks", "distribute-module-runs-input-fn-first"],
+    needs=NESTED,
+    mutants=[
+        "distribute-module-drops-module-hooks",
+        "distribute-module-runs-input-fn-first",
+        "input-fn-of-submodules-too",
+        "output-fn-of-submodules-too",
+    ],
     processes=RANKS,
 )
 def test_other_hooks(backend: Backend, trace: Trace) -> None:
     """Forward pre-hooks and forward hooks run in the order of registration, input_fn and output_fn among them.
 
-    Both are hooks of the module, so a hook that was registered before the module was distributed runs before them.
+    Both are hooks of the module, so a hook that was registered before the module was distributed runs before them, and
+    the modules inside it do not have them.
     """
 
     def register(module: Any, when: str) -> None:
@@ -234,7 +244,7 @@ def test_other_hooks(backend: Backend, trace: Trace) -> None:
     "dtensor.module.gradients",
     level=Level.MUST,
     sources=[DISTRIBUTE_MODULE.sentence(3), docstring("torch.nn.Module.register_full_backward_hook").sentence(2)],
-    needs=[*NEEDS, Capability.MODULE_BACKWARD_HOOKS],
+    needs=[*NESTED, Capability.MODULE_BACKWARD_HOOKS],
     mutants=["distribute-module-drops-module-hooks"],
     processes=RANKS,
 )

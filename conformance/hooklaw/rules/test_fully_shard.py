@@ -490,28 +490,33 @@ def test_all_reduce_hook_exception(backend: Backend, trace: Trace) -> None:
     "fsdp.fully-shard.module-hooks",
     level=Level.MUST,
     sources=[
-        docstring(f"{MODULE}.register_forward_pre_hook").sentence(2),
-        docstring(f"{MODULE}.register_forward_hook").sentence(2),
-        docstring(f"{MODULE}.register_full_backward_hook").sentence(2),
+        docstring(f"{MODULE}.register_forward_pre_hook").sentence(2, 5),
+        docstring(f"{MODULE}.register_forward_hook").sentence(2, 5),
+        docstring(f"{MODULE}.register_full_backward_hook").sentence(2, 8),
     ],
     needs=[*NEEDS, Capability.MODULE_BACKWARD_HOOKS],
     mutants=[
         "fully-shard-drops-module-hooks",
         "fully-shard-ignores-later-module-hooks",
         "fully-shard-keeps-one-module-hook-of-each-kind",
+        "fully-shard-ignores-what-module-hooks-return",
     ],
     processes=RANKS,
 )
 def test_module_hooks(backend: Backend, trace: Trace) -> None:
     """The forward pre-hooks, forward hooks and full backward hooks of a fully sharded module run once in each pass.
 
-    It makes no difference whether they are registered before or after the module is sharded.
+    What they return is used. It makes no difference whether they are registered before or after the module is sharded.
     """
 
     def register(module, when):
-        backend.register_forward_pre_hook(module, lambda *_: trace.log(f"forward pre-hook, {when}"))
-        backend.register_forward_hook(module, lambda *_: trace.log(f"forward hook, {when}"))
-        backend.register_full_backward_hook(module, lambda *_: trace.log(f"full backward hook, {when}"))
+        def hook(label, *doubled: Any):
+            trace.log(f"{label}, {when}")
+            return tuple(each * 2 for each in doubled) if when in ("before", "after") else None
+
+        backend.register_forward_pre_hook(module, lambda _, inputs: hook("forward pre-hook", *inputs))
+        backend.register_forward_hook(module, lambda *given: (hook("forward hook", given[2]) or [None])[0])
+        backend.register_full_backward_hook(module, lambda _, grads, __: hook("full backward hook", *grads))
 
     times = ("before", "before too", "after", "after too")
     for _ in range(2):
@@ -526,6 +531,7 @@ def test_module_hooks(backend: Backend, trace: Trace) -> None:
             backend.backward(backend.sum(backend.call(module, x)))
             hooks = ("forward pre-hook", "forward hook", "full backward hook")
             trace.expect_in_any_order(*[f"{hook}, {when}" for hook in hooks for when in times])
+            trace.expect_value("x.grad", [64 * value for value in VALUES], backend.grad_of(x))
 
 
 @rule(

@@ -1,5 +1,6 @@
 """The module wrapper that shards parameters: its communication hooks, and no_sync."""
 
+from contextlib import nullcontext
 from typing import Any
 
 from hooklaw import Backend, Capability, ErrorKind, Level, Trace, docstring, rule
@@ -156,22 +157,29 @@ def test_no_shard(backend: Backend, trace: Trace) -> None:
         "no-sync-drops-gradients",
         "no-sync-keeps-the-last-pass-only",
         "no-sync-ends-for-one-pass",
+        "no-sync-lasts-after-an-exception",
         "fsdp-gives-all-ranks-the-first-part",
     ],
     except_under=FLAT,
     processes=RANKS,
 )
 def test_no_sync(backend: Backend, trace: Trace) -> None:
-    """Passes of a fully sharded module inside no_sync accumulate, and the first pass after it synchronizes them."""
+    """Passes of a fully sharded module inside no_sync accumulate, and the first pass after it synchronizes them.
+
+    An exception ends it too.
+    """
     for _ in range(2):
         module, wrapper = wrapped(backend)
-        for _ in range(3):
+        for error in (False, True, False):
             backend.set_grad(module.weight, None)
-            with backend.no_sync(wrapper):
+            ending = trace.raises_type(ZeroDivisionError, "inside") if error else nullcontext()
+            with ending, backend.no_sync(wrapper):
                 for passes in (1, 2):
                     run(backend, wrapper, rows(backend))
                     expected = [passes * number(backend) * row for row in ROWS]
                     trace.expect_value(f"after {passes} inside", expected, backend.grad_of(module.weight))
+                if error:
+                    raise ZeroDivisionError("inside no_sync")
             for passes in (3, 4):
                 run(backend, wrapper, rows(backend))
                 expected = own_part(backend, [passes * mean(backend)[0] * row for row in ROWS])

@@ -36,10 +36,10 @@ def layers(backend: Backend, *biases: list[float]) -> Any:
     return module
 
 
-def parallelize(backend: Backend, module: Any) -> None:
-    """Split the first layer by columns and the second by rows."""
+def parallelize(backend: Backend, module: Any, where: str = "") -> None:
+    """Split the first layer by columns and the second by rows, which are in the module or in one inside it."""
     styles = {"up": backend.parallel_style("ColwiseParallel"), "down": backend.parallel_style("RowwiseParallel")}
-    backend.parallelize_module(module, styles)
+    backend.parallelize_module(module, {f"{where}{name}": style for name, style in styles.items()})
 
 
 def scale(backend: Backend) -> Any:
@@ -72,13 +72,14 @@ def form(backend: Backend, tensor: Any) -> str:
 @rule(
     "tensor-parallel.gradients",
     level=Level.MUST,
-    sources=[DTENSOR.sentence(1), PARALLELIZE.sentence(13, 17), COLWISE.sentence(1, 5), ROWWISE.sentence(1, 7)],
+    sources=[DTENSOR.sentence(1), PARALLELIZE.sentence(4, 13, 17), COLWISE.sentence(1, 5), ROWWISE.sentence(1, 7)],
     needs=NEEDS,
     mutants=[
         "parallelize-module-does-nothing",
         "parallel-outputs-sum-gradients",
         "parallel-inputs-keep-partial-gradients",
         "parallel-rows-add-the-bias-in-each-rank",
+        "parallelize-module-leaves-deeper-modules",
     ],
     except_under=TWO_DIMENSIONS | {"bfloat16": "its numbers have more digits than bfloat16 holds"},
     processes=RANKS,
@@ -87,7 +88,7 @@ def test_gradients(backend: Backend, trace: Trace) -> None:
     """Layers that are split by columns, then by rows, compute the output and the gradients of the layers as a whole.
 
     The parameters act like those of a single device: each rank has a part of their gradients, and all of the input's. A
-    bias is added once.
+    bias is added once. The layers may be in a module inside the module.
     """
     for _ in range(2):
         module = layers(backend)
@@ -108,14 +109,18 @@ def test_gradients(backend: Backend, trace: Trace) -> None:
                 trace.expect_value(f"the gradient of {name}", times(passes, once), whole(backend, grad))
 
         module = layers(backend, [1.0, 2.0, 3.0, 4.0], [1.0, 2.0])
-        parallelize(backend, module)
+        outer = backend.module({}, lambda outer, x: outer.inner(x))
+        backend.add_module(outer, "inner", module)
+        parallelize(backend, outer, "inner.")
         for passes in (1, 2, 3):
-            output = backend.call(module, backend.tensor(X))
+            output = backend.call(outer, backend.tensor(X))
             backend.backward(backend.sum(output))
             trace.expect_value("output of layers with biases", [[201.0, 466.0]], backend.detach(output))
             for layer, once in ((module.up, [6.0, 8.0, 10.0, 12.0]), (module.down, [1.0, 1.0])):
                 expected = [passes * value for value in once]
-                trace.expect_value("the gradient of a bias", expected, whole(backend, backend.grad_of(layer.bias)))
+                grad = backend.grad_of(layer.bias)
+                trace.expect_value("the gradient of a bias", "distributed", form(backend, grad))
+                trace.expect_value("the gradient of a bias", expected, whole(backend, grad))
 
 
 @rule(

@@ -10,7 +10,7 @@ from typing import Any
 from torch import distributed, is_grad_enabled
 
 from hooklaw_backends.mutants import verbs
-from hooklaw_backends.mutants.base import Hook, Mutant, overriding
+from hooklaw_backends.mutants.base import Hook, Mutant, calling, overriding
 
 
 def after_sharding(step: Callable[[Any], None]) -> type[Mutant]:
@@ -396,3 +396,10 @@ def fully_shard_ignores_no_parameter_of_submodules(self: Mutant, old: Hook, modu
     given = options.get("ignored_params") or set()
     ignored = {each for each in module.parameters(recurse=False) if any(each is one for one in given)}
     return old(module, **{**options, "ignored_params": ignored})
+
+
+@calling("register_forward_pre_hook", "register_forward_hook", "register_full_backward_hook")
+def fully_shard_ignores_what_module_hooks_return(self: Mutant, hook: Hook, module: Any, *given: Any) -> Any:
+    """What a hook of a fully sharded module returns is ignored."""
+    returned = hook(module, *given)
+    return None if hasattr(module, "unshard") else returned

@@ -185,3 +185,9 @@ def prepared_outputs_are_the_first_alone(self: Mutant, old: Hook, name: str, **o
     given = options if name == "PrepareModuleOutput" else {}
     layouts = {key: _for_the_first_alone(value) for key, value in given.items() if key.endswith("layouts")}
     return old(name, **(options | layouts))
+
+
+@overriding("parallelize_module")
+def parallelize_module_leaves_deeper_modules(self: Mutant, old: Hook, module: Any, plan: Any) -> None:
+    """parallelize_module leaves modules inside submodules as they are."""
+    old(module, {name: plan[name] for name in plan if "." not in name} if isinstance(plan, dict) else plan)
