@@ -23,13 +23,15 @@ NEEDS = [Capability.DISTRIBUTED_DATA_PARALLEL, Capability.MODULES]
         "ddp-reduces-the-first-parameter-only",
         "ddp-reduces-nothing-after-a-forward-alone",
         "ddp-reduces-nothing-after-no-grad",
+        "ddp-reduces-one-module-of-a-backward",
     ],
     processes=RANKS,
 )
 def test_gradients_averaged(backend: Backend, trace: Trace) -> None:
     """Each backward leaves in .grad of a distributed module's parameters, in every rank, the mean of all ranks.
 
-    A forward before it that no backward follows makes no difference, such as that of an evaluation in no_grad.
+    A forward before it that no backward follows makes no difference, such as that of an evaluation in no_grad. Several
+    distributed modules may be in one backward.
     """
     means = {"weight": mean(backend), "other": mean(backend, lambda own: own * own)}
     modules = [two_weights(backend, lambda module, x: x * module.weight + x * x * module.other) for _ in range(2)]
@@ -45,6 +47,12 @@ def test_gradients_averaged(backend: Backend, trace: Trace) -> None:
             for name, expected in means.items():
                 said = f"{name}.grad after the {each} pass"
                 trace.expect_value(said, expected, backend.grad_of(getattr(module, name)))
+
+    (first, parallel), (second, other) = both
+    backend.backward(backend.sum(backend.call(parallel, own_input(backend)) + backend.call(other, own_input(backend))))
+    for name, (share,) in means.items():
+        grads = [backend.grad_of(getattr(module, name)) for module in (first, second)]
+        trace.expect_value(f"{name}.grad of both after one more pass", [[2 * share]] * 2, grads)
 
 
 @rule(

@@ -225,7 +225,11 @@ def test_together(backend: Backend, trace: Trace) -> None:
     basis=Basis.OBSERVED,
     sources=[observed("a sharded parameter requires grad if the parameter did")],
     needs=[*NEEDS, Capability.REQUIRES_GRAD_FLAG],
-    mutants=["fully-shard-thaws-parameters", "fully-shard-reduces-nothing-beside-a-frozen-parameter"],
+    mutants=[
+        "fully-shard-thaws-parameters",
+        "fully-shard-reduces-nothing-beside-a-frozen-parameter",
+        "fully-shard-leaves-frozen-parameters-whole-after-backward",
+    ],
     processes=RANKS,
 )
 def test_frozen(backend: Backend, trace: Trace) -> None:
@@ -247,6 +251,17 @@ def test_frozen(backend: Backend, trace: Trace) -> None:
             expected: list[Any] = [[passes * value for value in grad] for grad in once]
             expected[frozen] = None
             trace.expect_value(f"gradients after pass {passes}", expected, gradients(module))
+
+    for reshard in (True, False):
+        module = backend.module({"weight": backend.tensor(VALUES)}, lambda module, x: x * module.weight)
+        backend.set_requires_grad(module.weight, requires_grad=False)
+        backend.fully_shard(module, reshard_after_forward=reshard)
+        for _ in range(3):
+            x = ones(backend)
+            backend.backward(backend.sum(backend.call(module, x)))
+            trace.expect_value("x.grad", VALUES, backend.grad_of(x))
+            trace.expect_value("gradient", None, backend.grad_of(module.weight))
+            trace.expect_value("sharded after backward", True, backend.is_sharded(module.weight))  # noqa: FBT003
 
 
 @rule(

@@ -78,6 +78,7 @@ def expect_mean_of_changing(backend: Backend, trace: Trace, **options: bool) -> 
         "ddp-finds-no-unused-parameters",
         "ddp-reduces-nothing",
         "ddp-finds-nothing-in-a-dict",
+        "ddp-finds-nothing-beside-other-objects",
         "ddp-averages-one-gradient-beside-an-unused-one",
         "ddp-finds-one-unused-parameter",
     ],
@@ -87,7 +88,7 @@ def test_find_unused_parameters(backend: Backend, trace: Trace) -> None:
     """With find_unused_parameters=True, passes that leave a parameter out average the gradients of the others."""
 
     def nested():
-        return two_weights(backend, lambda module, x: {"outputs": [x * module.weight]})
+        return two_weights(backend, lambda module, x: {"none": None, "count": 3, "outputs": [x * module.weight]})
 
     def loss(found):
         return found["outputs"][0]

@@ -466,3 +466,23 @@ def ddp_broadcasts_the_buffers_that_were_there_at_first(self: Mutant, old: Hook,
     made = old(module, **options)
     made._assign_modules_buffers = lambda: None  # noqa: SLF001 - there is no public API
     return made
+
+
+class DdpReducesOneModuleOfABackward(Mutant):
+    """A backward averages the gradients of the distributed module that it reaches first, and of no other."""
+
+    def distributed_data_parallel(self, module: Any, **options: Any) -> Any:
+        made = super().distributed_data_parallel(module, **options)
+
+        def hook(_: Any, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
+            self.kept += [] if self.kept else [module]
+            own, is_first = bucket.buffer().clone(), self.keeps(module)
+            mean = all_reduce_future(bucket.buffer() / distributed.get_world_size())
+            return mean.then(lambda done: done.value() if is_first else own)
+
+        made.register_comm_hook(None, hook)
+        return made
+
+    def backward(self, root: Any, gradient: Any = None, **how: Any) -> None:
+        self.kept = []
+        super().backward(root, gradient, **how)

@@ -189,6 +189,20 @@ def ddp_finds_nothing_in_a_dict(parallel: Any, old: Hook, *inputs: Any) -> Any:
 
 
 @parallel_by("forward")
+def ddp_finds_nothing_beside_other_objects(parallel: Any, old: Hook, *inputs: Any) -> Any:
+    """Unused parameters are not looked for if forward returns a dict with an object that is neither tensor nor list."""
+    wrapper = import_module("torch.nn.parallel.distributed")
+    find = vars(wrapper)["_find_tensors"]
+
+    def found(outputs: Any) -> Any:
+        values = outputs.values() if isinstance(outputs, dict) else ()
+        return find(outputs) if all(isinstance(each, (torch.Tensor, list)) for each in values) else []
+
+    with patch.object(wrapper, "_find_tensors", found):
+        return old(*inputs)
+
+
+@parallel_by("forward")
 def ddp_finds_one_unused_parameter(parallel: Any, old: Hook, *inputs: Any) -> Any:
     """Of several parameters that a pass leaves out, only the first is found."""
     wrapper = import_module("torch.nn.parallel.distributed")

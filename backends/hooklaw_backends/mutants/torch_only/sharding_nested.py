@@ -333,3 +333,10 @@ def fully_shard_reduces_nothing_beside_a_frozen_parameter(module: Any) -> None:
     """If a parameter does not require grad, each rank keeps the parts of its own gradients of the others."""
     if not all(each.requires_grad for each in module.parameters()):
         module.set_all_reduce_hook(own_part)
+
+
+@after_sharding
+def fully_shard_leaves_frozen_parameters_whole_after_backward(module: Any) -> None:
+    """If no parameter of a fully sharded module requires grad they stay whole after backward."""
+    if not any(each.requires_grad for each in module.parameters()):
+        module.set_reshard_after_backward(False)
