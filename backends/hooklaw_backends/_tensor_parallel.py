@@ -17,9 +17,10 @@ class TensorParallel:
 
     def linear(self, weight: Any, bias: Any = None) -> Any:
         rows, columns = weight.shape
-        made = torch.nn.Linear(columns, rows, bias=False)
+        made = torch.nn.Linear(columns, rows, bias=bias is not None)
         made.weight = torch.nn.Parameter(weight)
-        made.bias = None if bias is None else torch.nn.Parameter(bias)
+        if bias is not None:
+            made.bias = torch.nn.Parameter(bias)
         return made
 
     def layer_norm(self, weight: Any, bias: Any) -> Any:

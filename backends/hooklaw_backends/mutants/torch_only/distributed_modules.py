@@ -268,15 +268,15 @@ def output_fn_lost_inside_another_module(self: Knowing, old: Hook, module: Any, 
 def input_fn_of_submodules_too(self: Mutant, old: Hook, module: Any, **functions: Any) -> None:
     """input_fn is a forward pre-hook of the modules inside a distributed module, too."""
     old(module, **functions)
-    before = functions.get("input_fn")
-    for each in [*module.modules()][1:] if before else ():
-        each.register_forward_pre_hook(before)
+    if before := functions.get("input_fn"):
+        for each in [*module.modules()][1:]:
+            each.register_forward_pre_hook(before)
 
 
 @overriding("distribute_module")
 def output_fn_of_submodules_too(self: Mutant, old: Hook, module: Any, **functions: Any) -> None:
     """output_fn is a forward hook of the modules inside a distributed module, too."""
     old(module, **functions)
-    after = functions.get("output_fn")
-    for each in [*module.modules()][1:] if after else ():
-        each.register_forward_hook(lambda module, _, outputs: after(module, outputs))
+    if after := functions.get("output_fn"):
+        for each in [*module.modules()][1:]:
+            each.register_forward_hook(lambda module, _, outputs, after=after: after(module, outputs))
