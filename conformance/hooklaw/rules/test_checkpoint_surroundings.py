@@ -223,7 +223,7 @@ def test_generator_continues(backend: Backend, trace: Trace) -> None:
     have advanced the generator, or where numbers were drawn between the checkpoint and the backward.
     """
     for kind, use_reentrant in KINDS.items():
-        one = region(backend, drawing(backend, trace), use_reentrant=use_reentrant)
+        one = region(backend, lambda x: x * backend.rand_like(x), use_reentrant=use_reentrant)
         for forward in (one, lambda x, one=one: one(x) + one(x)):
             drawn: list[Any] = []
             for runs in (False, True):
