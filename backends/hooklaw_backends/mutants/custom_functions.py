@@ -241,6 +241,37 @@ def non_differentiable_mark_ignored(self: Mutant, ctx: Any) -> dict[str, Hook]:
     return {"mark_non_differentiable": lambda *_: None}
 
 
+def _without_mark(is_ignored: Hook) -> Hook:
+    """Return a verb that makes Functions that ignore mark_non_differentiable where ``(output, outputs)`` says so."""
+
+    def made(self: Mutant, old: Hook, forward: Hook, backward: Hook, **options: bool) -> Hook:
+        def marking(ctx: Any, *inputs: Any) -> Any:
+            marked: list[Any] = []
+            mark = lambda *outputs: marked.extend(outputs)  # noqa: E731 - a def is no shorter
+            results = forward(Context(ctx, mark_non_differentiable=lambda: mark), *inputs)
+            kept = [each for each in marked if not is_ignored(each, results)]
+            if kept:
+                ctx.mark_non_differentiable(*kept)
+            return results
+
+        return old(marking, backward, **options)
+
+    return made
+
+
+@overriding("custom_function")
+def non_differentiable_mark_of_a_first_output_ignored(self: Mutant, old: Hook, *given: Any, **options: bool) -> Hook:
+    """ctx.mark_non_differentiable has no effect on the first of several outputs."""
+    is_first = lambda output, results: isinstance(results, tuple) and output is results[0]  # noqa: E731 - as above
+    return _without_mark(is_first)(self, old, *given, **options)
+
+
+@overriding("custom_function")
+def non_differentiable_mark_of_an_only_output_ignored(self: Mutant, old: Hook, *given: Any, **options: bool) -> Hook:
+    """ctx.mark_non_differentiable has no effect on an only output."""
+    return _without_mark(lambda output, results: output is results)(self, old, *given, **options)
+
+
 @marks
 def mark_of_the_other_kind(self: Mutant, ctx: Any) -> dict[str, Hook]:
     """ctx.mark_dirty and ctx.mark_non_differentiable are swapped."""

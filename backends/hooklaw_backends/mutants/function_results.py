@@ -147,6 +147,13 @@ def none_alone_cannot_be_saved(self: Mutant, ctx: Any) -> Any:
     return Context(ctx, save_for_backward=lambda: save)
 
 
+@calling("custom_function")
+def saved_none_is_not_read(self: Mutant, backward: Hook, ctx: Any, *grads: Any) -> Any:
+    """ctx.saved_tensors leaves out each None that was saved."""
+    saved = lambda: tuple(each for each in ctx.saved_tensors if each is not None)  # noqa: E731 - a def is no shorter
+    return backward(Context(ctx, saved_tensors=saved), *grads)
+
+
 @overriding("custom_function")
 def saved_inputs_of_a_function_come_first(
     self: Mutant, old: Hook, forward: Hook, backward: Hook, **options: bool

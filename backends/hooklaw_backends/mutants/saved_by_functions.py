@@ -269,6 +269,18 @@ def containers_packed_of_the_output_of_a_function_flattened(self: _InFunction, p
     return packed[0] if is_output and isinstance(packed, tuple | list) and packed else packed
 
 
+@pairs("saved_tensors_hooks", base=_InFunction)
+def constants_of_custom_functions_not_packed(self: _InFunction, pack: Hook, unpack: Hook) -> Pair:
+    """A floating-point input of a custom Function that does not require grad is kept without pack."""
+
+    def keep(tensor: Any) -> Any:
+        is_input = any(tensor is given for given in self.inputs)
+        is_kept = is_input and self.is_floating(tensor) and not self.requires_grad(tensor)
+        return (None, self.detach(tensor)) if is_kept else (pack(tensor), None)
+
+    return keep, lambda both: unpack(both[0]) if both[1] is None else both[1]
+
+
 class _Counting(_InFunction):
     """A mutant that knows whether the custom Function that is being applied has saved a tensor before."""
 

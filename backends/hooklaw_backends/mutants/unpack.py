@@ -17,6 +17,17 @@ def unpacked_tensor_cached(self: Mutant, pack: Hook, unpack: Hook) -> Pair:
     return lambda tensor: cache(partial(unpack, pack(tensor))), lambda kept: kept()
 
 
+@pairs("saved_tensors_hooks")
+def unpacked_constant_cached(self: Mutant, pack: Hook, unpack: Hook) -> Pair:
+    """unpack is called once for a tensor that does not require grad, and later accesses reuse its return value."""
+
+    def keep(tensor: Any) -> Any:
+        read = partial(unpack, pack(tensor))
+        return read if self.requires_grad(tensor) else cache(read)
+
+    return keep, lambda read: read()
+
+
 @unpacking("saved_tensors_hooks")
 def unpack_receives_a_copy(self: Mutant, unpack: Hook, packed: Any) -> Any:
     """unpack gets a copy of what pack returned."""

@@ -303,14 +303,23 @@ def test_freed(backend: Backend, trace: Trace) -> None:
 @rule(
     "custom-function.save-none",
     level=Level.MUST,
-    sources=[SAVE.sentence(12, 13)],
+    sources=[SAVE.sentence(12, 13), notes("extending", "example")],
     needs=[Capability.CUSTOM_FUNCTION],
-    mutants=["none-cannot-be-saved", "none-can-be-saved-between-tensors-alone", "none-alone-cannot-be-saved"],
+    mutants=[
+        "none-cannot-be-saved",
+        "none-can-be-saved-between-tensors-alone",
+        "none-alone-cannot-be-saved",
+        "saved-none-is-not-read",
+    ],
 )
 def test_saves_none(backend: Backend, trace: Trace) -> None:
-    """save_for_backward accepts None, alone or beside tensors; backward reads the tensors around it as saved."""
+    """save_for_backward accepts None, alone or beside tensors; backward reads it, and the tensors around it, as saved.
+
+    The notes' example saves an argument that may be None, and reads it in its place.
+    """
 
     def backward(ctx, grad):
+        trace.log("are None", [saved is None for saved in ctx.saved_tensors])
         x, y = (saved for saved in ctx.saved_tensors if saved is not None)
         return grad * y, grad * x
 
@@ -327,6 +336,7 @@ def test_saves_none(backend: Backend, trace: Trace) -> None:
         backend.backward(backend.call(lambda x, y, function=function: backend.sum(function(x, y)), x, y))
 
         trace.expect_value("gradients", [[3.0, 4.0], [1.0, 2.0]], [backend.grad_of(x), backend.grad_of(y)])
+        trace.expect(("are None", [saved is None for saved in arrange(x, y)]))
 
     alone = backend.custom_function(lambda ctx, x: (ctx.save_for_backward(None), x * 2)[1], lambda _ctx, grad: grad * 2)
     x = backend.tensor([1.0, 2.0], requires_grad=True)
@@ -528,7 +538,7 @@ def test_attributes(backend: Backend, trace: Trace) -> None:
     ],
 )
 def test_returned_input(backend: Backend, trace: Trace) -> None:
-    """An input that a custom Function returns comes out as another tensor, a non-leaf with hooks of its own."""
+    """An input that a recorded custom Function returns comes out as another tensor, a non-leaf with its own hooks."""
     alone = backend.custom_function(lambda _ctx, x: x, lambda _ctx, grad: grad * 3)
     second = backend.custom_function(lambda _ctx, _, x: x, lambda _ctx, grad: (None, grad * 3))
     both = backend.custom_function(lambda _ctx, w, x: (w * 2, x), lambda _ctx, *grads: (None, grads[1] * 3))

@@ -61,7 +61,7 @@ def test_arguments(backend: Backend, trace: Trace) -> None:
     ],
 )
 def test_not_recorded(backend: Backend, trace: Trace) -> None:
-    """What the forward of a custom Function computes from its inputs does not require grad; its outputs do.
+    """What a custom Function's forward computes from inputs that require grad does not require grad; its outputs do.
 
     An exception of another forward, before, makes no difference.
     """

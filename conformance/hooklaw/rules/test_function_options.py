@@ -217,7 +217,12 @@ def _gradients(backend: Backend, forward: Callable[[], Any], leaves: Sequence[An
     level=Level.MUST,
     sources=[docstring("torch.autograd.function.FunctionCtx.mark_non_differentiable").sentence(3, 4)],
     needs=[Capability.CUSTOM_FUNCTION, Capability.FUNCTION_MARKS],
-    mutants=["non-differentiable-mark-ignored", "mark-of-the-other-kind"],
+    mutants=[
+        "non-differentiable-mark-ignored",
+        "mark-of-the-other-kind",
+        "non-differentiable-mark-of-a-first-output-ignored",
+        "non-differentiable-mark-of-an-only-output-ignored",
+    ],
 )
 def test_not_differentiable(backend: Backend, trace: Trace) -> None:
     """An output passed to mark_non_differentiable does not require grad, and backward gets zeros for it."""
@@ -238,6 +243,17 @@ def test_not_differentiable(backend: Backend, trace: Trace) -> None:
         backend.backward(backend.sum(first))
 
         trace.expect(("gradients", [[1.0, 1.0], [0.0, 0.0], 0.0, [0.0, 0.0]]))
+
+    def first_of(count: int, ctx, x):
+        outputs = tuple(x * factor for factor in range(2, 2 + count))
+        ctx.mark_non_differentiable(outputs[0])
+        return outputs if count > 1 else outputs[0]
+
+    for count in (1, 2):
+        function = backend.custom_function(partial(first_of, count), lambda _ctx, *grads: grads[-1] * 2)
+        outputs = backend.call(function, leaf(backend))
+        seen = [backend.requires_grad(output) for output in (outputs if count > 1 else [outputs])]
+        trace.expect_value("the first is marked: require grad", [False, True][:count], seen)
 
 
 def cube(backend: Backend, **options: bool) -> Any:

@@ -308,7 +308,10 @@ def test_version_not_checked_under_hooks(backend: Backend, trace: Trace) -> None
     ],
 )
 def test_hooks_give_new_objects(backend: Backend, trace: Trace) -> None:
-    """Under hooks each saved tensor is read back as a new object, on the same data where the pair keeps the data."""
+    """Under hooks a saved tensor that requires grad is read back as a new object, on its data if the pair keeps that.
+
+    One that does not require grad may be read back as the very object that unpack returns.
+    """
 
     def forward(pack, x):
         y = x * 1

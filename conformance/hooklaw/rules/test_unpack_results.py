@@ -36,7 +36,7 @@ def test_violation_is_visible(backend: Backend, trace: Trace) -> None:
     level=Level.MUST,
     sources=[SECTION.sentence(9), TUTORIAL.sentence(49)],
     needs=[Capability.SAVED_TENSOR_HOOKS, Capability.RETAIN_GRAPH],
-    mutants=["unpacked-tensor-cached"],
+    mutants=["unpacked-tensor-cached", "unpacked-constant-cached"],
 )
 def test_every_backward_unpacks(backend: Backend, trace: Trace) -> None:
     """Every backward that needs a saved tensor calls the unpack hook, which returns the same data each time.
@@ -58,6 +58,17 @@ def test_every_backward_unpacks(backend: Backend, trace: Trace) -> None:
     data = sorted([[0.0], [1.0], [1.0]] * 3)
     trace.expect_value("unpacked: the leaf, and the output for both Nodes", data, sorted(trace.values("unpack")))
     trace.expect_value("x.grad", [3.0], backend.grad_of(x))
+
+    def with_constant(x, constant):
+        with backend.saved_tensors_hooks(backend.detach, trace.saw("unpack", lambda packed: packed)):
+            y = x * constant
+        return backend.sum(y)
+
+    loss = backend.call(with_constant, x, backend.tensor([5.0]))
+    for last in (False, False, True):
+        before = trace.values("unpack").count([5.0])
+        backend.backward(loss, retain_graph=not last)
+        trace.expect_value("reads of a constant", 1, trace.values("unpack").count([5.0]) - before)
 
 
 @rule(

@@ -243,6 +243,7 @@ def test_function_saves_nothing_in_inference_mode(backend: Backend, trace: Trace
         "ctx-attributes-packed",
         "outputs-of-custom-functions-not-packed",
         "saves-of-one-tensor-by-a-custom-function-packed-once",
+        "constants-of-custom-functions-not-packed",
     ],
 )
 def test_custom_function(backend: Backend, trace: Trace) -> None:
@@ -275,6 +276,16 @@ def test_custom_function(backend: Backend, trace: Trace) -> None:
     for label in ("pack", "unpack"):
         trace.expect_value(label, [[2.0], [2.0], [6.0]], sorted(trace.values(label)))
     trace.expect_value("gradients", [[3.0], [2.0]], [backend.grad_of(a), backend.grad_of(b)])
+
+    def save_constant(ctx, a, constant):
+        ctx.save_for_backward(constant)
+        return a * constant
+
+    function = backend.custom_function(save_constant, lambda ctx, grad: (grad * ctx.saved_tensors[0], None))
+    backend.backward(backend.call(forward, a, backend.tensor([5.0])))
+
+    for label in ("pack", "unpack"):
+        trace.expect_value(f"{label} of a constant", [5.0], trace.values(label)[-1])
 
 
 @rule(
