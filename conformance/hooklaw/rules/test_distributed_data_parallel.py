@@ -21,7 +21,6 @@ NEEDS = [Capability.DISTRIBUTED_DATA_PARALLEL, Capability.MODULES]
         "ddp-reduces-nothing",
         "ddp-sums-gradients",
         "ddp-reduces-the-first-parameter-only",
-        "ddp-reduces-nothing-after-a-forward-alone",
         "ddp-reduces-nothing-after-no-grad",
         "ddp-reduces-one-module-of-a-backward",
     ],
@@ -30,18 +29,17 @@ NEEDS = [Capability.DISTRIBUTED_DATA_PARALLEL, Capability.MODULES]
 def test_gradients_averaged(backend: Backend, trace: Trace) -> None:
     """Each backward leaves in .grad of a distributed module's parameters, in every rank, the mean of all ranks.
 
-    A forward before it that no backward follows makes no difference, such as that of an evaluation in no_grad. Several
-    distributed modules may be in one backward.
+    An evaluation in no_grad before it makes no difference, and several distributed modules may be in one backward.
     """
     means = {"weight": mean(backend), "other": mean(backend, lambda own: own * own)}
     modules = [two_weights(backend, lambda module, x: x * module.weight + x * x * module.other) for _ in range(2)]
     both = [(module, backend.distributed_data_parallel(module)) for module in modules]
-    for each, forwards in (("first", ()), ("second", (backend.no_grad,)), ("third", ()), ("fourth", (nullcontext,))):
+    for each, evaluations in (("first", 0), ("second", 1), ("third", 0)):
         for module, parallel in both:
             for name in means:
                 backend.set_grad(getattr(module, name), None)
-            for under in forwards:
-                with under():
+            with backend.no_grad():
+                for _ in range(evaluations):
                     backend.call(parallel, own_input(backend))
             run(backend, parallel)
             for name, expected in means.items():
@@ -165,6 +163,29 @@ def test_gradients_accumulate(backend: Backend, trace: Trace) -> None:
 
         trace.expect_value("weight.grad", [2 * mean(backend)[0]], backend.grad_of(module.weight))
         trace.expect_value("other.grad", [20 * mean(backend)[0]], backend.grad_of(module.other))
+
+
+@rule(
+    "ddp.forward-alone",
+    level=Level.SHOULD,
+    sources=[observed("forward makes ready for the next backward, whether one followed the forward before or not")],
+    needs=NEEDS,
+    basis=Basis.OBSERVED,
+    mutants=["ddp-reduces-nothing-after-a-forward-alone"],
+    processes=RANKS,
+)
+def test_forward_alone(backend: Backend, trace: Trace) -> None:
+    """A forward of a distributed module that no backward follows makes no difference to the pass after it."""
+    for _ in range(2):
+        module = two_weights(backend, lambda module, x: x * module.weight + x * 10 * module.other)
+        parallel = backend.distributed_data_parallel(module)
+        for passes, forwards in ((1, 1), (2, 0), (3, 2)):
+            for _ in range(forwards):
+                backend.call(parallel, own_input(backend))
+            run(backend, parallel)
+            share = passes * mean(backend)[0]
+            trace.expect_value("weight.grad", [share], backend.grad_of(module.weight))
+            trace.expect_value("other.grad", [10 * share], backend.grad_of(module.other))
 
 
 @rule(

@@ -281,16 +281,16 @@ def fully_shard_gathers_zeros_in_backward_from_a_container(module: Any) -> None:
 
 
 @after_sharding
-def fully_shard_reduces_nothing_after_a_forward_alone(module: Any) -> None:
-    """After a forward that no backward follows, each rank keeps the part of its own gradient."""
-    forwards: list[None] = []
+def fully_shard_reduces_nothing_after_no_grad(module: Any) -> None:
+    """In the first backward after a forward in no_grad, each rank keeps the part of its own gradient."""
+    evaluations: list[None] = []
 
     def hook(reduced: Any) -> None:
-        if len(forwards) > 1:
+        if evaluations:
             own_part(reduced)
-        forwards.clear()
+        evaluations.clear()
 
-    module.register_forward_pre_hook(lambda *_: forwards.append(None))
+    module.register_forward_pre_hook(lambda *_: None if torch.is_grad_enabled() else evaluations.append(None))
     module.set_all_reduce_hook(hook)
 
 
