@@ -131,7 +131,7 @@ KINDS = {
         BACKWARD,
         ("post-acc",),
         has_result=False,
-        never=("autograd-grad", "inner-grad"),
+        never=("autograd-grad", "inner-grad", "several-outputs"),
         another=_with_grad_doubled,
     ),
     "node-pre-hook": Kind("a Node pre-hook", ("node_register_prehook",), BACKWARD, ("node-prehook", "node-hook")),

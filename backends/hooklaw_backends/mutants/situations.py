@@ -47,7 +47,7 @@ class Knowing(Mutant):
     _owned = fresh(dict[tuple[str, int], tuple[Any, int]])
 
     def backward(self, root: Any, gradient: Any = None, **how: Any) -> None:
-        with self._pass("backward", how):
+        with self._pass("backward", {**how, "gradient": gradient}):
             super().backward(root, gradient, **how)
 
     def backward_from_all(self, roots: Sequence[Any], gradients: Sequence[Any] | None = None) -> None:
@@ -59,7 +59,7 @@ class Knowing(Mutant):
             super().backward_from_edge(edge, gradient)
 
     def grad(self, outputs: Any, inputs: Any, grad_outputs: Any = None, **how: Any) -> tuple[Any, ...]:
-        with self._pass("grad", how):
+        with self._pass("grad", {**how, "outputs": outputs}):
             return super().grad(outputs, inputs, grad_outputs, **how)
 
     @contextmanager
@@ -210,6 +210,16 @@ IN_PASS = (
         "edge-root",
         "in a backward from a gradient edge",
         lambda mutant, _: mutant.running("verb") == "backward_from_edge",
+    ),
+    Situation(
+        "seeded",
+        "in a backward that is given a gradient",
+        lambda mutant, _: mutant.running("verb") == "backward" and mutant.running("gradient") is not None,
+    ),
+    Situation(
+        "several-outputs",
+        "in autograd.grad of several outputs",
+        lambda mutant, _: type(mutant.running("outputs")) in {list, tuple},
     ),
     Situation("no-grad-pass", "in a pass under no_grad", lambda mutant, _: mutant.running("in_no_grad")),
     Situation("inner-pass", "in a pass inside a pass", lambda mutant, _: len(mutant.under_way) >= SECOND),

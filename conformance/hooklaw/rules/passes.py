@@ -49,7 +49,13 @@ INNER_BACKWARDS = [Capability.RETAIN_GRAPH, Capability.TENSOR_HOOKS]
 """What `inner_backwards` needs."""
 INNER = [*INNER_BACKWARDS, Capability.AUTOGRAD_GRAD]
 """What `inside_a_pass` needs."""
-ROOTS = [Capability.BACKWARD_INPUTS, Capability.SEVERAL_ROOTS, Capability.GRADIENT_EDGES, Capability.EDGE_ROOTS]
+ROOTS = [
+    Capability.BACKWARD_INPUTS,
+    Capability.SEED_GRADIENT,
+    Capability.SEVERAL_ROOTS,
+    Capability.GRADIENT_EDGES,
+    Capability.EDGE_ROOTS,
+]
 """What `roots` needs."""
 PLACES = [Capability.GRAD_MODE, Capability.TENSOR_HOOKS, Capability.CHECKPOINT, Capability.SAVED_TENSOR_HOOKS]
 """What `places` and `calls` need, beside modules."""
@@ -61,6 +67,7 @@ RETAINING = {
     "backward that creates a graph",
     "autograd.grad",
     "autograd.grad that creates a graph",
+    "autograd.grad of two outputs for two inputs",
 }
 """The passes that retain the graph, so that they can run again."""
 THRICE = 3
@@ -77,11 +84,17 @@ def passes(backend: Backend) -> dict[str, Run]:
         with backend.no_grad():
             return _backward(backend, root, x, retain_graph=True)
 
+    def of_two_for_two(root: Any, x: Any) -> Any:
+        other = leaf(backend)
+        of_other = backend.call(lambda other: backend.sum(other * 5), other)
+        return backend.grad([of_other, root], [other, x], retain_graph=True)[1]
+
     return {
         "backward": lambda root, x: _backward(backend, root, x, retain_graph=True),
         "backward in no_grad": in_no_grad,
         "autograd.grad": lambda root, x: backend.grad(root, [x], retain_graph=True)[0],
         "autograd.grad that creates a graph": lambda root, x: backend.grad(root, [x], create_graph=True)[0],
+        "autograd.grad of two outputs for two inputs": of_two_for_two,
     }
 
 
@@ -138,7 +151,10 @@ def _in_passes(backend: Backend, times: int, act: Callable[[], Any]) -> Callable
 
 
 def roots(backend: Backend) -> dict[str, Run]:
-    """Return backward passes for some inputs, from several roots and from an edge; they may free the graph."""
+    """Return backward passes for some inputs, with a gradient, from several roots and from an edge.
+
+    They may free the graph.
+    """
 
     def from_all(root: Any, x: Any, place: int) -> Any:
         given = [backend.call(lambda other: backend.sum(other * 5), leaf(backend))]
@@ -152,6 +168,7 @@ def roots(backend: Backend) -> dict[str, Run]:
 
     return {
         "backward with inputs": lambda root, x: _backward(backend, root, x, inputs=[x]),
+        "backward with a gradient": lambda root, x: _backward(backend, root, x, gradient=backend.tensor(1.0)),
         "backward from the first of two roots": lambda root, x: from_all(root, x, 0),
         "backward from the last of two roots": lambda root, x: from_all(root, x, 1),
         "backward from an edge": from_edge,

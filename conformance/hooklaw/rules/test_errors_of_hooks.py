@@ -86,7 +86,7 @@ def test_tensor_in_backward_that_creates(backend: Backend, trace: Trace) -> None
 def test_tensor_in_every_root(backend: Backend, trace: Trace) -> None:
     """An error of a tensor hook reaches the caller of backward wherever it starts, in any thread.
 
-    A backward with inputs, from the first and last of two roots, from a gradient edge, and in another thread.
+    A backward with inputs or a gradient, from the first and last of two roots, from an edge, and in another thread.
     """
     fails_in(backend, trace, TENSOR, {**roots(backend), **in_thread(backend)})
 
@@ -131,7 +131,7 @@ def test_post_accumulate(backend: Backend, trace: Trace) -> None:
 def test_post_accumulate_in_every_root(backend: Backend, trace: Trace) -> None:
     """An error of a post-accumulate-grad hook reaches the caller of backward wherever it starts, in any thread.
 
-    A backward with inputs, from the first and last of two roots, from a gradient edge, and in another thread.
+    A backward with inputs or a gradient, from the first and last of two roots, from an edge, and in another thread.
     """
     fails_in(backend, trace, POST_ACCUMULATE, {**roots(backend), **in_thread(backend)})
 
@@ -177,7 +177,7 @@ def test_node_pre(backend: Backend, trace: Trace) -> None:
 def test_node_pre_in_every_root(backend: Backend, trace: Trace) -> None:
     """An error of a Node pre-hook reaches the caller of backward wherever it starts, in any thread.
 
-    A backward with inputs, from the first and last of two roots, from a gradient edge, and in another thread.
+    A backward with inputs or a gradient, from the first and last of two roots, from an edge, and in another thread.
     """
     fails_in(backend, trace, NODE_PRE, {**roots(backend), **in_thread(backend)})
 
@@ -223,7 +223,7 @@ def test_node(backend: Backend, trace: Trace) -> None:
 def test_node_in_every_root(backend: Backend, trace: Trace) -> None:
     """An error of a Node hook reaches the caller of backward wherever it starts, in any thread.
 
-    A backward with inputs, from the first and last of two roots, from a gradient edge, and in another thread.
+    A backward with inputs or a gradient, from the first and last of two roots, from an edge, and in another thread.
     """
     fails_in(backend, trace, NODE, {**roots(backend), **in_thread(backend)})
 
@@ -269,7 +269,7 @@ def test_multi_grad(backend: Backend, trace: Trace) -> None:
 def test_multi_grad_in_every_root(backend: Backend, trace: Trace) -> None:
     """An error of a multi-grad hook reaches the caller of backward wherever it starts, in any thread.
 
-    A backward with inputs, from the first and last of two roots, from a gradient edge, and in another thread.
+    A backward with inputs or a gradient, from the first and last of two roots, from an edge, and in another thread.
     """
     fails_in(backend, trace, MULTI_GRAD, {**roots(backend), **in_thread(backend)})
 
@@ -316,7 +316,7 @@ def test_multi_grad_any(backend: Backend, trace: Trace) -> None:
 def test_multi_grad_any_in_every_root(backend: Backend, trace: Trace) -> None:
     """An error of a multi-grad hook in mode any reaches the caller of backward wherever it starts, in any thread.
 
-    A backward with inputs, from the first and last of two roots, from a gradient edge, and in another thread.
+    A backward with inputs or a gradient, from the first and last of two roots, from an edge, and in another thread.
     """
     fails_in(backend, trace, MULTI_GRAD_ANY, {**roots(backend), **in_thread(backend)})
 
@@ -362,7 +362,7 @@ def test_backward_pre(backend: Backend, trace: Trace) -> None:
 def test_backward_pre_in_every_root(backend: Backend, trace: Trace) -> None:
     """An error of a module's backward pre-hook reaches the caller of backward wherever it starts, in any thread.
 
-    A backward with inputs, from the first and last of two roots, from a gradient edge, and in another thread.
+    A backward with inputs or a gradient, from the first and last of two roots, from an edge, and in another thread.
     """
     fails_in(backend, trace, BACKWARD_PRE, {**roots(backend), **in_thread(backend)})
 
@@ -407,7 +407,7 @@ def test_backward(backend: Backend, trace: Trace) -> None:
 def test_backward_in_every_root(backend: Backend, trace: Trace) -> None:
     """An error of a module's backward hook reaches the caller of backward wherever it starts, in any thread.
 
-    A backward with inputs, from the first and last of two roots, from a gradient edge, and in another thread.
+    A backward with inputs or a gradient, from the first and last of two roots, from an edge, and in another thread.
     """
     fails_in(backend, trace, BACKWARD, {**roots(backend), **in_thread(backend)})
 
@@ -459,7 +459,7 @@ def test_global_backward_pre(backend: Backend, trace: Trace) -> None:
 def test_global_backward_pre_in_every_root(backend: Backend, trace: Trace) -> None:
     """An error of a backward pre-hook on all modules reaches the caller of backward wherever it starts, in any thread.
 
-    A backward with inputs, from the first and last of two roots, from a gradient edge, and in another thread.
+    A backward with inputs or a gradient, from the first and last of two roots, from an edge, and in another thread.
     """
     fails_in(backend, trace, GLOBAL_BACKWARD_PRE, {**roots(backend), **in_thread(backend)})
 
@@ -511,6 +511,6 @@ def test_global_backward(backend: Backend, trace: Trace) -> None:
 def test_global_backward_in_every_root(backend: Backend, trace: Trace) -> None:
     """An error of a backward hook on all modules reaches the caller of backward wherever it starts, in any thread.
 
-    A backward with inputs, from the first and last of two roots, from a gradient edge, and in another thread.
+    A backward with inputs or a gradient, from the first and last of two roots, from an edge, and in another thread.
     """
     fails_in(backend, trace, GLOBAL_BACKWARD, {**roots(backend), **in_thread(backend)})

@@ -44,7 +44,7 @@ ORDER = notes("autograd", "the-order-in-which-the-different-hooks-are-fired").se
 def test_tensor(backend: Backend, trace: Trace) -> None:
     """A tensor hook runs once in each pass, and what it returns is used.
 
-    In backward and autograd.grad, again on the same graph, in no_grad, and with create_graph.
+    In backward and autograd.grad, also of two outputs, again on the same graph, in no_grad, and with create_graph.
     Three hooks that were registered before it run before it, in order.
     """
     runs_in(backend, trace, TENSOR, passes(backend), times=THRICE)
@@ -102,7 +102,7 @@ def test_post_accumulate(backend: Backend, trace: Trace) -> None:
 def test_node_pre(backend: Backend, trace: Trace) -> None:
     """A Node pre-hook runs once in each pass, and what it returns is used.
 
-    In backward and autograd.grad, again on the same graph, in no_grad, and with create_graph.
+    In backward and autograd.grad, also of two outputs, again on the same graph, in no_grad, and with create_graph.
     Three hooks that were registered before it run before it, in order.
     """
     runs_in(backend, trace, NODE_PRE, every_pass(backend), times=THRICE)
@@ -125,7 +125,7 @@ def test_node_pre(backend: Backend, trace: Trace) -> None:
 def test_node(backend: Backend, trace: Trace) -> None:
     """A Node hook runs once in each pass, and what it returns is used.
 
-    In backward and autograd.grad, again on the same graph, in no_grad, and with create_graph.
+    In backward and autograd.grad, also of two outputs, again on the same graph, in no_grad, and with create_graph.
     Three hooks that were registered before it run before it, in order.
     """
     runs_in(backend, trace, NODE, every_pass(backend), times=THRICE)
@@ -147,7 +147,7 @@ def test_node(backend: Backend, trace: Trace) -> None:
 def test_multi_grad(backend: Backend, trace: Trace) -> None:
     """A multi-grad hook runs once in each pass.
 
-    In backward and autograd.grad, again on the same graph, in no_grad, and with create_graph.
+    In backward and autograd.grad, also of two outputs, again on the same graph, in no_grad, and with create_graph.
     """
     runs_in(backend, trace, MULTI_GRAD, every_pass(backend), times=THRICE)
 
@@ -168,7 +168,7 @@ def test_multi_grad(backend: Backend, trace: Trace) -> None:
 def test_multi_grad_any(backend: Backend, trace: Trace) -> None:
     """A multi-grad hook in mode any runs once in each pass.
 
-    In backward and autograd.grad, again on the same graph, in no_grad, and with create_graph.
+    In backward and autograd.grad, also of two outputs, again on the same graph, in no_grad, and with create_graph.
     """
     runs_in(backend, trace, MULTI_GRAD_ANY, every_pass(backend), times=THRICE)
 
@@ -190,7 +190,7 @@ def test_multi_grad_any(backend: Backend, trace: Trace) -> None:
 def test_backward_pre(backend: Backend, trace: Trace) -> None:
     """A module's backward pre-hook runs once in each pass, and what it returns is used.
 
-    In backward and autograd.grad, again on the same graph, in no_grad, and with create_graph.
+    In backward and autograd.grad, also of two outputs, again on the same graph, in no_grad, and with create_graph.
     Three hooks that were registered before it run before it, in order.
     """
     runs_in(backend, trace, BACKWARD_PRE, every_pass(backend), times=THRICE)
@@ -213,7 +213,7 @@ def test_backward_pre(backend: Backend, trace: Trace) -> None:
 def test_backward(backend: Backend, trace: Trace) -> None:
     """A module's backward hook runs once in each pass, and what it returns is used.
 
-    In backward and autograd.grad, again on the same graph, in no_grad, and with create_graph.
+    In backward and autograd.grad, also of two outputs, again on the same graph, in no_grad, and with create_graph.
     Three hooks that were registered before it run before it, in order.
     """
     runs_in(backend, trace, BACKWARD, every_pass(backend), times=THRICE)
@@ -236,7 +236,7 @@ def test_backward(backend: Backend, trace: Trace) -> None:
 def test_global_backward_pre(backend: Backend, trace: Trace) -> None:
     """A backward pre-hook on all modules runs once in each pass, and what it returns is used.
 
-    In backward and autograd.grad, again on the same graph, in no_grad, and with create_graph.
+    In backward and autograd.grad, also of two outputs, again on the same graph, in no_grad, and with create_graph.
     """
     runs_in(backend, trace, GLOBAL_BACKWARD_PRE, every_pass(backend), times=THRICE)
 
@@ -258,6 +258,6 @@ def test_global_backward_pre(backend: Backend, trace: Trace) -> None:
 def test_global_backward(backend: Backend, trace: Trace) -> None:
     """A backward hook on all modules runs once in each pass, and what it returns is used.
 
-    In backward and autograd.grad, again on the same graph, in no_grad, and with create_graph.
+    In backward and autograd.grad, also of two outputs, again on the same graph, in no_grad, and with create_graph.
     """
     runs_in(backend, trace, GLOBAL_BACKWARD, every_pass(backend), times=THRICE)

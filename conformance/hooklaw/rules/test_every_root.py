@@ -44,7 +44,7 @@ ORDER = notes("autograd", "the-order-in-which-the-different-hooks-are-fired").se
 def test_tensor(backend: Backend, trace: Trace) -> None:
     """A tensor hook runs once whatever a backward starts from and is limited to, in any thread.
 
-    A backward with inputs, from the first and last of two roots, from a gradient edge, and in another thread.
+    A backward with inputs or a gradient, from the first and last of two roots, from an edge, and in another thread.
     Three hooks that were registered before it run before it, in order.
     """
     runs_in(backend, trace, TENSOR, {**roots(backend), **in_thread(backend)})
@@ -65,7 +65,7 @@ def test_tensor(backend: Backend, trace: Trace) -> None:
 def test_post_accumulate(backend: Backend, trace: Trace) -> None:
     """A post-accumulate-grad hook runs once whatever a backward starts from and is limited to, in any thread.
 
-    A backward with inputs, from the first and last of two roots, from a gradient edge, and in another thread.
+    A backward with inputs or a gradient, from the first and last of two roots, from an edge, and in another thread.
     Three hooks that were registered before it run before it, in order.
     """
     runs_in(backend, trace, POST_ACCUMULATE, {**roots(backend), **in_thread(backend)})
@@ -87,7 +87,7 @@ def test_post_accumulate(backend: Backend, trace: Trace) -> None:
 def test_node_pre(backend: Backend, trace: Trace) -> None:
     """A Node pre-hook runs once whatever a backward starts from and is limited to, in any thread.
 
-    A backward with inputs, from the first and last of two roots, from a gradient edge, and in another thread.
+    A backward with inputs or a gradient, from the first and last of two roots, from an edge, and in another thread.
     Three hooks that were registered before it run before it, in order.
     """
     runs_in(backend, trace, NODE_PRE, {**roots(backend), **in_thread(backend)})
@@ -109,7 +109,7 @@ def test_node_pre(backend: Backend, trace: Trace) -> None:
 def test_node(backend: Backend, trace: Trace) -> None:
     """A Node hook runs once whatever a backward starts from and is limited to, in any thread.
 
-    A backward with inputs, from the first and last of two roots, from a gradient edge, and in another thread.
+    A backward with inputs or a gradient, from the first and last of two roots, from an edge, and in another thread.
     Three hooks that were registered before it run before it, in order.
     """
     runs_in(backend, trace, NODE, {**roots(backend), **in_thread(backend)})
@@ -130,7 +130,7 @@ def test_node(backend: Backend, trace: Trace) -> None:
 def test_multi_grad(backend: Backend, trace: Trace) -> None:
     """A multi-grad hook runs once whatever a backward starts from and is limited to, in any thread.
 
-    A backward with inputs, from the first and last of two roots, from a gradient edge, and in another thread.
+    A backward with inputs or a gradient, from the first and last of two roots, from an edge, and in another thread.
     """
     runs_in(backend, trace, MULTI_GRAD, {**roots(backend), **in_thread(backend)})
 
@@ -150,7 +150,7 @@ def test_multi_grad(backend: Backend, trace: Trace) -> None:
 def test_multi_grad_any(backend: Backend, trace: Trace) -> None:
     """A multi-grad hook in mode any runs once whatever a backward starts from and is limited to, in any thread.
 
-    A backward with inputs, from the first and last of two roots, from a gradient edge, and in another thread.
+    A backward with inputs or a gradient, from the first and last of two roots, from an edge, and in another thread.
     """
     runs_in(backend, trace, MULTI_GRAD_ANY, {**roots(backend), **in_thread(backend)})
 
@@ -171,7 +171,7 @@ def test_multi_grad_any(backend: Backend, trace: Trace) -> None:
 def test_backward_pre(backend: Backend, trace: Trace) -> None:
     """A module's backward pre-hook runs once whatever a backward starts from and is limited to, in any thread.
 
-    A backward with inputs, from the first and last of two roots, from a gradient edge, and in another thread.
+    A backward with inputs or a gradient, from the first and last of two roots, from an edge, and in another thread.
     Three hooks that were registered before it run before it, in order.
     """
     runs_in(backend, trace, BACKWARD_PRE, {**roots(backend), **in_thread(backend)})
@@ -193,7 +193,7 @@ def test_backward_pre(backend: Backend, trace: Trace) -> None:
 def test_backward(backend: Backend, trace: Trace) -> None:
     """A module's backward hook runs once whatever a backward starts from and is limited to, in any thread.
 
-    A backward with inputs, from the first and last of two roots, from a gradient edge, and in another thread.
+    A backward with inputs or a gradient, from the first and last of two roots, from an edge, and in another thread.
     Three hooks that were registered before it run before it, in order.
     """
     runs_in(backend, trace, BACKWARD, {**roots(backend), **in_thread(backend)})
@@ -221,7 +221,7 @@ def test_backward(backend: Backend, trace: Trace) -> None:
 def test_global_backward_pre(backend: Backend, trace: Trace) -> None:
     """A backward pre-hook on all modules runs once whatever a backward starts from and is limited to, in any thread.
 
-    A backward with inputs, from the first and last of two roots, from a gradient edge, and in another thread.
+    A backward with inputs or a gradient, from the first and last of two roots, from an edge, and in another thread.
     """
     runs_in(backend, trace, GLOBAL_BACKWARD_PRE, {**roots(backend), **in_thread(backend)})
 
@@ -248,6 +248,6 @@ def test_global_backward_pre(backend: Backend, trace: Trace) -> None:
 def test_global_backward(backend: Backend, trace: Trace) -> None:
     """A backward hook on all modules runs once whatever a backward starts from and is limited to, in any thread.
 
-    A backward with inputs, from the first and last of two roots, from a gradient edge, and in another thread.
+    A backward with inputs or a gradient, from the first and last of two roots, from an edge, and in another thread.
     """
     runs_in(backend, trace, GLOBAL_BACKWARD, {**roots(backend), **in_thread(backend)})
