@@ -334,3 +334,11 @@ def versions_of_constants_not_bumped_through_a_view(self: Mutant, old: Hook, ten
         return old(tensor, factor)
     self.overwrite_unseen(tensor, tensor * factor)
     return tensor
+
+
+@overriding("mul_")
+def constants_changed_in_place_require_grad(self: Mutant, old: Hook, tensor: Any, factor: Any) -> Any:
+    """A constant that is changed in place by another constant requires grad."""
+    changed = old(tensor, factor)
+    is_constant = self.is_tensor(factor) and not self.requires_grad(tensor) and self.is_grad_enabled()
+    return self.requires_grad_(changed) if is_constant else changed

@@ -430,3 +430,27 @@ def passes_with_a_gradient_retain_no_gradients(
         old(root, **how)
     else:
         self.without_retaining(old, root, gradient, **how)
+
+
+class ViewsRetainNoGradient(Mutant):
+    """A view that retains its gradient gets none."""
+
+    def retain_grad(self, tensor: Any) -> None:
+        super().retain_grad(tensor)
+        if not self.is_leaf(tensor) and self.is_lost(tensor):
+            self.kept.append(weakref.ref(tensor))
+
+    def is_lost(self, tensor: Any) -> bool:
+        return self.base_of(tensor) is not None
+
+    def backward(self, root: Any, gradient: Any = None, **how: Any) -> None:
+        super().backward(root, gradient, **how)
+        for tensor in [alive for each in self.kept if (alive := each()) is not None]:
+            self.set_grad(tensor, None)
+
+
+class LaterOutputsRetainNoGradient(ViewsRetainNoGradient):
+    """An output of an operation that is not the first gets no gradient, even if it retains it."""
+
+    def is_lost(self, tensor: Any) -> bool:
+        return self.gradient_edge(tensor)[1] > 0

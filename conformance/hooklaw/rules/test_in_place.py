@@ -135,7 +135,10 @@ def test_hooks_of_a_changed_leaf(backend: Backend, trace: Trace) -> None:
     except_under={"packed": "what hooks unpack is not checked for in-place changes"},
 )
 def test_every_change_counts(backend: Backend, trace: Trace) -> None:
-    """An in-place operation on a saved tensor makes backward an error even if it does not change the values."""
+    """An in-place operation on a saved tensor makes backward an error even if it does not change the values.
+
+    Unless hooks have packed what was saved, or a context allows its mutation.
+    """
 
     def forward(x):
         y, z = x * 2, x * 3
@@ -158,7 +161,10 @@ def test_every_change_counts(backend: Backend, trace: Trace) -> None:
     except_under={"packed": "what hooks unpack is not checked for in-place changes"},
 )
 def test_change_of_a_leaf_counts(backend: Backend, trace: Trace) -> None:
-    """A change in place of a saved leaf under no_grad, as by an optimizer's step, makes backward an error."""
+    """A change in place of a saved leaf under no_grad, as by an optimizer's step, makes backward an error.
+
+    Unless hooks have packed what was saved, or a context allows its mutation.
+    """
     x, w = (backend.tensor([1.0, 2.0], requires_grad=True) for _ in range(2))
     for changed in (x, w):
         loss = backend.call(lambda x, w: backend.sum(x * w), x, w)
@@ -222,10 +228,11 @@ def test_unsaved(backend: Backend, trace: Trace) -> None:
         "constants-changed-in-place-stay-constant",
         "factors-in-place-get-no-gradient",
         "factors-in-place-get-the-new-value",
+        "constants-changed-in-place-require-grad",
     ],
 )
 def test_product(backend: Backend, trace: Trace) -> None:
-    """A tensor multiplied in place requires grad if it or the factor did, and both get their gradients.
+    """A tensor multiplied in place requires grad exactly if it or the factor did, and both get their gradients.
 
     The factor's gradient is the tensor's value before the change.
     """
@@ -238,6 +245,10 @@ def test_product(backend: Backend, trace: Trace) -> None:
         backend.backward(backend.call(backend.sum, y))
 
         trace.expect_value("gradients", [of_x, [2.0, 4.0]], [*map(backend.grad_of, (x, w))])
+
+    for factor in (3, backend.tensor([3.0, 5.0])):
+        constant = backend.call(lambda c, factor=factor: backend.mul_(c, factor), backend.tensor([2.0, 4.0]))
+        trace.expect_value("requires grad, of constants", expected=False, observed=backend.requires_grad(constant))
 
 
 @rule(

@@ -405,6 +405,32 @@ def test_every_root(backend: Backend, trace: Trace) -> None:
 
 
 @rule(
+    "retain-grad.views",
+    level=Level.MUST,
+    sources=[RETAIN_GRAD.sentence(2)],
+    needs=[Capability.RETAIN_GRAD, Capability.VIEWS, Capability.MULTI_OUTPUT],
+    mutants=["views-retain-no-gradient", "later-outputs-retain-no-gradient"],
+)
+def test_views(backend: Backend, trace: Trace) -> None:
+    """Each view, and each of several outputs of an operation, retains its own gradient, and so does their base."""
+
+    def forward(x):
+        base = x * 1
+        tensors = base, backend.view(base, 3, 1), *backend.split(base, 1)
+        for tensor in tensors:
+            backend.retain_grad(tensor)
+        _, view, first, second, third = tensors
+        return *tensors, backend.sum(view * 2) + backend.sum(first * 3 + second * 5 + third * 7)
+
+    x = backend.tensor([1.0, 2.0, 3.0], requires_grad=True)
+    *tensors, loss = backend.call(forward, x)
+    backend.backward(loss)
+
+    expected = [[5.0, 7.0, 9.0], [[2.0]] * 3, [3.0], [5.0], [7.0]]
+    trace.expect_value("base, view and parts", expected, [backend.grad_of(tensor) for tensor in tensors])
+
+
+@rule(
     "retain-grad.autograd-grad",
     level=Level.MAY,
     basis=Basis.OBSERVED,
