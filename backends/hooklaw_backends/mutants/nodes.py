@@ -258,7 +258,7 @@ def _in_the_place_of_a_removed_one(self: Mutant, old: Hook, node: Any, hook: Hoo
     data = self.node_metadata(node)
     if "places" not in data:
         data["places"] = []
-        old(node, lambda *grads: chained(filter(None, data["places"]), *grads))
+        old(node, lambda *grads: chained([*filter(None, data["places"])], *grads))
     return in_a_free_place(data["places"], hook)
 
 

@@ -33,7 +33,7 @@ class PostAccumulateHookTakesThePlaceOfARemovedOne(Mutant):
         if found is None:
             places: list[Hook | None] = []
             super().register_post_accumulate_grad_hook(
-                tensor, lambda leaf: (chained(filter(None, places), leaf), None)[1]
+                tensor, lambda leaf: (chained([*filter(None, places)], leaf), None)[1]
             )
             self.places.append((weakref.ref(tensor), places))
             found = places

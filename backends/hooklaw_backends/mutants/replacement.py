@@ -111,7 +111,8 @@ def hook_results_of_roots_detached_in_backward(self: InBackward, tensor: Any, ho
 
     def run(grad: Any) -> Any:
         result = hook(grad)
-        return result if result is None or self.root is not alive() else self.detach(result)
+        is_root = self.root is not None and self.root is alive()
+        return self.detach(result) if is_root and result is not None else result
 
     return run
 

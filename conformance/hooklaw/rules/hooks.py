@@ -99,6 +99,32 @@ MULTI_GRAD_ANY = Kind(
     replaces=False,
     in_order=False,
 )
+TENSOR_ON_LEAF = Kind([6.0, 6.0], lambda backend, parts, then: backend.register_hook(parts.leaf, then))
+NODE_PRE_OF_LEAF = Kind(
+    [6.0, 6.0],
+    lambda backend, parts, then: backend.node_register_prehook(
+        backend.accumulate_grad(parts.leaf), lambda grads: _first(grads, then)
+    ),
+)
+NODE_OF_LEAF = Kind(
+    [6.0, 6.0],
+    lambda backend, parts, then: backend.node_register_hook(
+        backend.accumulate_grad(parts.leaf), lambda _, grads: (then(grads[0]), None)[1]
+    ),
+    replaces=False,
+)
+MULTI_GRAD_ON_LEAF = Kind(
+    [[6.0, 6.0]],
+    lambda backend, parts, then: backend.register_multi_grad_hook([parts.leaf], then),
+    replaces=False,
+    in_order=False,
+)
+MULTI_GRAD_ANY_ON_LEAF = Kind(
+    [6.0, 6.0],
+    lambda backend, parts, then: backend.register_multi_grad_hook([parts.leaf], then, mode="any"),
+    replaces=False,
+    in_order=False,
+)
 BACKWARD_PRE = Kind(
     [[3.0, 3.0], True],
     lambda backend, module, then: backend.register_full_backward_pre_hook(

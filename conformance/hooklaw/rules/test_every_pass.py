@@ -8,10 +8,15 @@ from hooklaw.rules.hooks import (
     GLOBAL_BACKWARD_PRE,
     MULTI_GRAD,
     MULTI_GRAD_ANY,
+    MULTI_GRAD_ANY_ON_LEAF,
+    MULTI_GRAD_ON_LEAF,
     NODE,
+    NODE_OF_LEAF,
     NODE_PRE,
+    NODE_PRE_OF_LEAF,
     POST_ACCUMULATE,
     TENSOR,
+    TENSOR_ON_LEAF,
 )
 from hooklaw.rules.passes import BACKWARDS, EVERY_PASS, PASSES, THRICE, backwards, creating, every_pass, passes, runs_in
 
@@ -47,7 +52,8 @@ def test_tensor(backend: Backend, trace: Trace) -> None:
     In backward and autograd.grad, also of two outputs, again on the same graph, in no_grad, and with create_graph.
     Three hooks that were registered before it run before it, in order.
     """
-    runs_in(backend, trace, TENSOR, passes(backend), times=THRICE)
+    for kind in (TENSOR, TENSOR_ON_LEAF):
+        runs_in(backend, trace, kind, passes(backend), times=THRICE)
 
 
 @rule(
@@ -62,7 +68,8 @@ def test_tensor_in_backward_that_creates(backend: Backend, trace: Trace) -> None
 
     Three hooks that were registered before it run before it, in order.
     """
-    runs_in(backend, trace, TENSOR, creating(backend), times=THRICE)
+    for kind in (TENSOR, TENSOR_ON_LEAF):
+        runs_in(backend, trace, kind, creating(backend), times=THRICE)
 
 
 @rule(
@@ -106,6 +113,7 @@ def test_node_pre(backend: Backend, trace: Trace) -> None:
     Three hooks that were registered before it run before it, in order.
     """
     runs_in(backend, trace, NODE_PRE, every_pass(backend), times=THRICE)
+    runs_in(backend, trace, NODE_PRE_OF_LEAF, backwards(backend), times=THRICE)
 
 
 @rule(
@@ -129,6 +137,7 @@ def test_node(backend: Backend, trace: Trace) -> None:
     Three hooks that were registered before it run before it, in order.
     """
     runs_in(backend, trace, NODE, every_pass(backend), times=THRICE)
+    runs_in(backend, trace, NODE_OF_LEAF, backwards(backend), times=THRICE)
 
 
 @rule(
@@ -150,6 +159,7 @@ def test_multi_grad(backend: Backend, trace: Trace) -> None:
     In backward and autograd.grad, also of two outputs, again on the same graph, in no_grad, and with create_graph.
     """
     runs_in(backend, trace, MULTI_GRAD, every_pass(backend), times=THRICE)
+    runs_in(backend, trace, MULTI_GRAD_ON_LEAF, backwards(backend), times=THRICE)
 
 
 @rule(
@@ -171,6 +181,7 @@ def test_multi_grad_any(backend: Backend, trace: Trace) -> None:
     In backward and autograd.grad, also of two outputs, again on the same graph, in no_grad, and with create_graph.
     """
     runs_in(backend, trace, MULTI_GRAD_ANY, every_pass(backend), times=THRICE)
+    runs_in(backend, trace, MULTI_GRAD_ANY_ON_LEAF, backwards(backend), times=THRICE)
 
 
 @rule(

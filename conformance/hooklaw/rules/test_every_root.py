@@ -8,10 +8,15 @@ from hooklaw.rules.hooks import (
     GLOBAL_BACKWARD_PRE,
     MULTI_GRAD,
     MULTI_GRAD_ANY,
+    MULTI_GRAD_ANY_ON_LEAF,
+    MULTI_GRAD_ON_LEAF,
     NODE,
+    NODE_OF_LEAF,
     NODE_PRE,
+    NODE_PRE_OF_LEAF,
     POST_ACCUMULATE,
     TENSOR,
+    TENSOR_ON_LEAF,
 )
 from hooklaw.rules.passes import ROOTS, in_thread, roots, runs_in
 
@@ -47,7 +52,8 @@ def test_tensor(backend: Backend, trace: Trace) -> None:
     A backward with inputs or a gradient, from the first and last of two roots, from an edge, and in another thread.
     Three hooks that were registered before it run before it, in order.
     """
-    runs_in(backend, trace, TENSOR, {**roots(backend), **in_thread(backend)})
+    for kind in (TENSOR, TENSOR_ON_LEAF):
+        runs_in(backend, trace, kind, {**roots(backend), **in_thread(backend)})
 
 
 @rule(
@@ -90,7 +96,8 @@ def test_node_pre(backend: Backend, trace: Trace) -> None:
     A backward with inputs or a gradient, from the first and last of two roots, from an edge, and in another thread.
     Three hooks that were registered before it run before it, in order.
     """
-    runs_in(backend, trace, NODE_PRE, {**roots(backend), **in_thread(backend)})
+    for kind in (NODE_PRE, NODE_PRE_OF_LEAF):
+        runs_in(backend, trace, kind, {**roots(backend), **in_thread(backend)})
 
 
 @rule(
@@ -112,7 +119,8 @@ def test_node(backend: Backend, trace: Trace) -> None:
     A backward with inputs or a gradient, from the first and last of two roots, from an edge, and in another thread.
     Three hooks that were registered before it run before it, in order.
     """
-    runs_in(backend, trace, NODE, {**roots(backend), **in_thread(backend)})
+    for kind in (NODE, NODE_OF_LEAF):
+        runs_in(backend, trace, kind, {**roots(backend), **in_thread(backend)})
 
 
 @rule(
@@ -132,7 +140,8 @@ def test_multi_grad(backend: Backend, trace: Trace) -> None:
 
     A backward with inputs or a gradient, from the first and last of two roots, from an edge, and in another thread.
     """
-    runs_in(backend, trace, MULTI_GRAD, {**roots(backend), **in_thread(backend)})
+    for kind in (MULTI_GRAD, MULTI_GRAD_ON_LEAF):
+        runs_in(backend, trace, kind, {**roots(backend), **in_thread(backend)})
 
 
 @rule(
@@ -152,7 +161,8 @@ def test_multi_grad_any(backend: Backend, trace: Trace) -> None:
 
     A backward with inputs or a gradient, from the first and last of two roots, from an edge, and in another thread.
     """
-    runs_in(backend, trace, MULTI_GRAD_ANY, {**roots(backend), **in_thread(backend)})
+    for kind in (MULTI_GRAD_ANY, MULTI_GRAD_ANY_ON_LEAF):
+        runs_in(backend, trace, kind, {**roots(backend), **in_thread(backend)})
 
 
 @rule(
