@@ -10,10 +10,15 @@ from hooklaw.rules.hooks import (
     GLOBAL_BACKWARD_PRE,
     MULTI_GRAD,
     MULTI_GRAD_ANY,
+    MULTI_GRAD_ANY_ON_LEAF,
+    MULTI_GRAD_ON_LEAF,
     NODE,
+    NODE_OF_LEAF,
     NODE_PRE,
+    NODE_PRE_OF_LEAF,
     POST_ACCUMULATE,
     TENSOR,
+    TENSOR_ON_LEAF,
     Kind,
     leaf,
     weighted,
@@ -30,19 +35,6 @@ from hooklaw.rules.passes import (
     roots,
 )
 
-LEAF = TENSOR._replace(register=lambda backend, parts, then: backend.register_hook(parts.leaf, then))
-ACCUMULATION_PRE = NODE_PRE._replace(
-    register=lambda backend, parts, then: backend.node_register_prehook(backend.accumulate_grad(parts.leaf), then)
-)
-ACCUMULATION = NODE._replace(
-    register=lambda backend, parts, then: backend.node_register_hook(backend.accumulate_grad(parts.leaf), then)
-)
-LEAVES = MULTI_GRAD._replace(
-    register=lambda backend, parts, then: backend.register_multi_grad_hook([parts.leaf], then),
-)
-LEAVES_ANY = MULTI_GRAD._replace(
-    register=lambda backend, parts, then: backend.register_multi_grad_hook([parts.leaf], then, mode="any"),
-)
 DURING_BACKWARD = docstring("torch.Tensor.register_post_accumulate_grad_hook").sentence(10)
 
 
@@ -77,7 +69,7 @@ def test_tensor(backend: Backend, trace: Trace) -> None:
     The docstring says it of post-accumulate-grad hooks, because they run during the backward pass.
     """
     modes_in(backend, trace, TENSOR, {**every_pass(backend), **roots(backend), **in_thread(backend)})
-    modes_in(backend, trace, LEAF, every_pass(backend))
+    modes_in(backend, trace, TENSOR_ON_LEAF, {**every_pass(backend), **roots(backend)})
     for label, run in every_pass(backend).items():
         x = leaf(backend)
         root = backend.call(lambda x: backend.sum(x * 3), x)
@@ -125,7 +117,7 @@ def test_node_pre(backend: Backend, trace: Trace) -> None:
     The docstring says it of post-accumulate-grad hooks, because they run during the backward pass.
     """
     modes_in(backend, trace, NODE_PRE, {**every_pass(backend), **roots(backend), **in_thread(backend)})
-    modes_in(backend, trace, ACCUMULATION_PRE, backwards(backend))
+    modes_in(backend, trace, NODE_PRE_OF_LEAF, {**backwards(backend), **roots(backend)})
 
 
 @rule(
@@ -147,7 +139,7 @@ def test_node(backend: Backend, trace: Trace) -> None:
     The docstring says it of post-accumulate-grad hooks, because they run during the backward pass.
     """
     modes_in(backend, trace, NODE, {**every_pass(backend), **roots(backend), **in_thread(backend)})
-    modes_in(backend, trace, ACCUMULATION, backwards(backend))
+    modes_in(backend, trace, NODE_OF_LEAF, {**backwards(backend), **roots(backend)})
 
 
 @rule(
@@ -169,7 +161,7 @@ def test_multi_grad(backend: Backend, trace: Trace) -> None:
     The docstring says it of post-accumulate-grad hooks, because they run during the backward pass.
     """
     modes_in(backend, trace, MULTI_GRAD, {**every_pass(backend), **roots(backend), **in_thread(backend)})
-    modes_in(backend, trace, LEAVES, backwards(backend))
+    modes_in(backend, trace, MULTI_GRAD_ON_LEAF, {**backwards(backend), **roots(backend)})
 
 
 @rule(
@@ -191,7 +183,7 @@ def test_multi_grad_any(backend: Backend, trace: Trace) -> None:
     The docstring says it of post-accumulate-grad hooks, because they run during the backward pass.
     """
     modes_in(backend, trace, MULTI_GRAD_ANY, {**every_pass(backend), **roots(backend), **in_thread(backend)})
-    modes_in(backend, trace, LEAVES_ANY, every_pass(backend))
+    modes_in(backend, trace, MULTI_GRAD_ANY_ON_LEAF, {**every_pass(backend), **roots(backend)})
 
 
 @rule(
@@ -350,7 +342,7 @@ def test_function_outputs(backend: Backend, trace: Trace) -> None:
 )
 def test_tensor_after_error(backend: Backend, trace: Trace) -> None:
     """After a pass that failed a tensor hook runs with grad mode off, or on in a pass that creates a graph."""
-    modes_after_error(backend, trace, TENSOR, LEAF)
+    modes_after_error(backend, trace, TENSOR, TENSOR_ON_LEAF)
 
 
 @rule(
