@@ -85,7 +85,7 @@ def _all() -> Iterator[tuple[str, str, tuple[str, ...], type[Mutant]]]:
     """Yield the name, the fault in words, the chapters and the class of each mutant."""
     situations = [each for each in IN_PASS if each.name in SITUATIONS]
     for of, kind in KINDS.items():
-        for fault in ("lost", "twice", "in-wrong-mode", *(["ignored"] if kind.has_result else [])):
+        for fault in ("lost", "twice", "in-wrong-mode", "swallowed", *(["ignored"] if kind.has_result else [])):
             words, wrong = FAULTS[fault]
             for situation in [each for each in situations if each.name not in kind.never]:
                 said = words.format(f"{kind.words} {situation.words}")

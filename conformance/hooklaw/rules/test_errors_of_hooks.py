@@ -8,10 +8,15 @@ from hooklaw.rules.hooks import (
     GLOBAL_BACKWARD_PRE,
     MULTI_GRAD,
     MULTI_GRAD_ANY,
+    MULTI_GRAD_ANY_ON_LEAF,
+    MULTI_GRAD_ON_LEAF,
     NODE,
+    NODE_OF_LEAF,
     NODE_PRE,
+    NODE_PRE_OF_LEAF,
     POST_ACCUMULATE,
     TENSOR,
+    TENSOR_ON_LEAF,
 )
 from hooklaw.rules.passes import (
     BACKWARDS,
@@ -52,6 +57,7 @@ def test_tensor(backend: Backend, trace: Trace) -> None:
     In each kind of pass; an error of the third hook in its third call too.
     """
     fails_in(backend, trace, TENSOR, passes(backend))
+    fails_in(backend, trace, TENSOR_ON_LEAF, passes(backend))
     recovers_in(backend, trace, TENSOR, passes(backend))
     fails_late(backend, trace, TENSOR)
 
@@ -67,6 +73,7 @@ def test_tensor(backend: Backend, trace: Trace) -> None:
 def test_tensor_in_backward_that_creates(backend: Backend, trace: Trace) -> None:
     """An error of a tensor hook reaches the caller of a backward that creates a graph, and the next pass is right."""
     fails_in(backend, trace, TENSOR, creating(backend))
+    fails_in(backend, trace, TENSOR_ON_LEAF, creating(backend))
     recovers_in(backend, trace, TENSOR, creating(backend))
 
 
@@ -89,6 +96,7 @@ def test_tensor_in_every_root(backend: Backend, trace: Trace) -> None:
     A backward with inputs or a gradient, from the first and last of two roots, from an edge, and in another thread.
     """
     fails_in(backend, trace, TENSOR, {**roots(backend), **in_thread(backend)})
+    fails_in(backend, trace, TENSOR_ON_LEAF, roots(backend))
 
 
 @rule(
@@ -157,6 +165,7 @@ def test_node_pre(backend: Backend, trace: Trace) -> None:
     In each kind of pass; an error of the third hook in its third call too.
     """
     fails_in(backend, trace, NODE_PRE, every_pass(backend))
+    fails_in(backend, trace, NODE_PRE_OF_LEAF, backwards(backend))
     recovers_in(backend, trace, NODE_PRE, every_pass(backend))
     fails_late(backend, trace, NODE_PRE)
 
@@ -180,6 +189,7 @@ def test_node_pre_in_every_root(backend: Backend, trace: Trace) -> None:
     A backward with inputs or a gradient, from the first and last of two roots, from an edge, and in another thread.
     """
     fails_in(backend, trace, NODE_PRE, {**roots(backend), **in_thread(backend)})
+    fails_in(backend, trace, NODE_PRE_OF_LEAF, roots(backend))
 
 
 @rule(
@@ -203,6 +213,7 @@ def test_node(backend: Backend, trace: Trace) -> None:
     In each kind of pass; an error of the third hook in its third call too.
     """
     fails_in(backend, trace, NODE, every_pass(backend))
+    fails_in(backend, trace, NODE_OF_LEAF, backwards(backend))
     recovers_in(backend, trace, NODE, every_pass(backend))
     fails_late(backend, trace, NODE)
 
@@ -226,6 +237,7 @@ def test_node_in_every_root(backend: Backend, trace: Trace) -> None:
     A backward with inputs or a gradient, from the first and last of two roots, from an edge, and in another thread.
     """
     fails_in(backend, trace, NODE, {**roots(backend), **in_thread(backend)})
+    fails_in(backend, trace, NODE_OF_LEAF, roots(backend))
 
 
 @rule(
@@ -249,6 +261,7 @@ def test_multi_grad(backend: Backend, trace: Trace) -> None:
     In each kind of pass; an error of the third hook in its third call too.
     """
     fails_in(backend, trace, MULTI_GRAD, every_pass(backend))
+    fails_in(backend, trace, MULTI_GRAD_ON_LEAF, backwards(backend))
     recovers_in(backend, trace, MULTI_GRAD, every_pass(backend))
     fails_late(backend, trace, MULTI_GRAD)
 
@@ -272,6 +285,7 @@ def test_multi_grad_in_every_root(backend: Backend, trace: Trace) -> None:
     A backward with inputs or a gradient, from the first and last of two roots, from an edge, and in another thread.
     """
     fails_in(backend, trace, MULTI_GRAD, {**roots(backend), **in_thread(backend)})
+    fails_in(backend, trace, MULTI_GRAD_ON_LEAF, roots(backend))
 
 
 @rule(
@@ -296,6 +310,7 @@ def test_multi_grad_any(backend: Backend, trace: Trace) -> None:
     In each kind of pass; an error of the third hook in its third call too.
     """
     fails_in(backend, trace, MULTI_GRAD_ANY, every_pass(backend))
+    fails_in(backend, trace, MULTI_GRAD_ANY_ON_LEAF, every_pass(backend))
     recovers_in(backend, trace, MULTI_GRAD_ANY, every_pass(backend))
     fails_late(backend, trace, MULTI_GRAD_ANY)
 
@@ -319,6 +334,7 @@ def test_multi_grad_any_in_every_root(backend: Backend, trace: Trace) -> None:
     A backward with inputs or a gradient, from the first and last of two roots, from an edge, and in another thread.
     """
     fails_in(backend, trace, MULTI_GRAD_ANY, {**roots(backend), **in_thread(backend)})
+    fails_in(backend, trace, MULTI_GRAD_ANY_ON_LEAF, roots(backend))
 
 
 @rule(
