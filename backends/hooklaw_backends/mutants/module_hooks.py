@@ -218,6 +218,19 @@ def full_backward_hook_swallowed_without_input_gradients(_self: Mutant, _module:
     return run
 
 
+@without_input_gradients("register_full_backward_pre_hook")
+def results_of_backward_pre_hooks_are_constants_without_input_gradients(self: Mutant, _module: Any, hook: Hook) -> Hook:
+    """If no input of a module requires grad, the gradients that its backward pre-hook returns are detached."""
+
+    def run(*given: Any) -> Any:
+        result = hook(*given)
+        if not isinstance(result, tuple):
+            return result
+        return tuple(self.detach(each) if self.is_tensor(each) else each for each in result)  # pyright: ignore[reportUnknownVariableType]
+
+    return run
+
+
 def _from_an_earlier_pass(self: Mutant, module: Any, hook: Hook, place: int) -> Hook:
     """Return a hook that gets the gradients of its call before, since its module was called, for those that lack."""
     before: list[Any] = []

@@ -5,7 +5,7 @@ from typing import Any
 from warnings import catch_warnings
 
 from hooklaw import Backend, Basis, Capability, Level, Trace, docstring, observed, rule
-from hooklaw.rules.hooks import Pair
+from hooklaw.rules.hooks import Pair, weighted
 
 HOOK = docstring("torch.nn.Module.register_full_backward_hook")
 NEEDS = [Capability.MODULES, Capability.MODULE_BACKWARD_HOOKS]
@@ -62,9 +62,11 @@ def expect_views(backend: Backend, trace: Trace, register: Callable[..., Any]) -
     ],
 )
 def test_views(backend: Backend, trace: Trace) -> None:
-    """In a module with a full backward hook forward gets a view of each input, and the caller one of each output.
+    """If a module has a full backward hook, and an input requires grad, its inputs and outputs are passed as views.
 
-    The docstring speaks of each tensor that forward returns: a tuple of one stays a tuple, and no other output changes.
+    The docstring says it of every call; if no input requires grad, torch passes the inputs as they are.
+    Forward gets a view of each input, and the caller one of each output. A tuple of one output stays a tuple, and what
+    is not a tensor stays as it is, since the docstring speaks of each tensor.
     """
     expect_views(backend, trace, backend.register_full_backward_hook)
 
@@ -83,9 +85,11 @@ def test_views(backend: Backend, trace: Trace) -> None:
     ],
 )
 def test_views_for_pre_hooks(backend: Backend, trace: Trace) -> None:
-    """In a module with a backward pre-hook forward gets a view of each input, and the caller one of each output.
+    """If a module has a backward pre-hook, and an input requires grad, its inputs and outputs are passed as views.
 
-    The docstring speaks of each tensor that forward returns: a tuple of one stays a tuple, and no other output changes.
+    The docstring says it of every call; if no input requires grad, torch passes the inputs as they are.
+    Forward gets a view of each input, and the caller one of each output. A tuple of one output stays a tuple, and what
+    is not a tensor stays as it is, since the docstring speaks of each tensor.
     """
     expect_views(backend, trace, backend.register_full_backward_pre_hook)
 
@@ -295,6 +299,7 @@ def test_gradient_of_a_gradient(backend: Backend, trace: Trace) -> None:
         "results-of-module-backward-hooks-are-constants",
         "later-results-of-module-backward-hooks-are-constants",
         "later-results-of-backward-pre-hooks-are-constants",
+        "results-of-backward-pre-hooks-are-constants-without-input-gradients",
         "create-graph-ignored",
     ],
 )
@@ -326,6 +331,15 @@ def test_differentiable(backend: Backend, trace: Trace) -> None:
 
     trace.expect_value("gradients of both inputs", [[70.0], [105.0]], [*both])
     trace.expect_value("of the factors of both", [[224.0], [160.0]], second)
+
+    module, factor = weighted(backend), leaf(backend)
+    backend.register_full_backward_pre_hook(module, lambda _, grads: (grads[0] * factor,))
+    total = backend.sum(backend.call(module, backend.tensor([5.0, 7.0])))
+    (first,) = backend.grad(total, [module.weight], create_graph=True)
+    (second,) = backend.grad(backend.sum(first), [factor])
+
+    trace.expect_value("gradient of a weight", [5.0, 14.0], first)
+    trace.expect_value("of the factor of a weight's", [5.0, 7.0], second)
 
 
 @rule(

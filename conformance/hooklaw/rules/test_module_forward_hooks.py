@@ -451,7 +451,7 @@ def test_any_output(backend: Backend, trace: Trace) -> None:
     mutants=["forward-pre-hook-swallowed", "forward-hook-swallowed"],
 )
 def test_exception(backend: Backend, trace: Trace) -> None:
-    """An exception raised in a forward pre-hook or forward hook reaches the caller, and no later hook runs."""
+    """An exception of a forward pre-hook or forward hook reaches the caller; no later hook runs without always_call."""
     for register in (backend.register_forward_pre_hook, backend.register_forward_hook):
         module = doubling(backend)
         handle = register(module, fail)

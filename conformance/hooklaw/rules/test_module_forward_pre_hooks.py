@@ -103,7 +103,7 @@ def test_tensor_hook_on_an_argument(backend: Backend, trace: Trace) -> None:
     ],
 )
 def test_replaced_by_one_value(backend: Backend, trace: Trace) -> None:
-    """A single value that a forward pre-hook returns becomes the argument of forward."""
+    """A single value that a forward pre-hook without with_kwargs=True returns becomes the argument of forward."""
     values = (lambda args: args[0] + 10, lambda args: [args[0] + 10], lambda args: {"x": args[0] + 10}, lambda _: 0)
     x = backend.tensor([1.0, 2.0])
     for value in values:
@@ -136,9 +136,9 @@ def test_replaced_by_one_value(backend: Backend, trace: Trace) -> None:
     ],
 )
 def test_replaced_by_a_tuple(backend: Backend, trace: Trace) -> None:
-    """A tuple that a forward pre-hook returns becomes the positional arguments of forward, however many it has.
+    """A tuple that a forward pre-hook without with_kwargs=True returns becomes the positional arguments of forward.
 
-    A named tuple is a tuple.
+    It may have any number of values. A named tuple is a tuple.
     """
 
     def forward(_module, *args: Any):
