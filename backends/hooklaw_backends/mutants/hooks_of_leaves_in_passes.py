@@ -23,7 +23,7 @@ class Kind(NamedTuple):
     has_result: bool = False
     mode: str = "all"
     """The mode of a multi-grad hook."""
-    never: tuple[str, ...] = ("autograd-grad",)
+    never: tuple[str, ...] = ("autograd-grad", "inner-grad")
     """Situations in which it does not run, or which other mutants try."""
 
 
@@ -60,7 +60,16 @@ KINDS = {
         never=(),
     ),
 }
-SITUATIONS = ("create-graph", "inputs", "autograd-grad", "several-roots", "edge-root", "no-grad-pass")
+SITUATIONS = (
+    "create-graph",
+    "inputs",
+    "autograd-grad",
+    "several-roots",
+    "edge-root",
+    "no-grad-pass",
+    "inner-pass",
+    "inner-grad",
+)
 
 
 def _made(kind: Kind, situation: Situation, wrong: Wrong) -> type[Mutant]:

@@ -8,10 +8,15 @@ from hooklaw.rules.hooks import (
     GLOBAL_BACKWARD_PRE,
     MULTI_GRAD,
     MULTI_GRAD_ANY,
+    MULTI_GRAD_ANY_ON_LEAF,
+    MULTI_GRAD_ON_LEAF,
     NODE,
+    NODE_OF_LEAF,
     NODE_PRE,
+    NODE_PRE_OF_LEAF,
     POST_ACCUMULATE,
     TENSOR,
+    TENSOR_ON_LEAF,
     Kind,
     hooked,
     leaf,
@@ -32,11 +37,16 @@ DURING_BACKWARD = docstring("torch.Tensor.register_post_accumulate_grad_hook").s
 REACHES = observed("the error of a hook in an inner pass reaches the caller of the outer one")
 KINDS = (
     TENSOR,
+    TENSOR_ON_LEAF,
     POST_ACCUMULATE,
     NODE_PRE,
+    NODE_PRE_OF_LEAF,
     NODE,
+    NODE_OF_LEAF,
     MULTI_GRAD,
+    MULTI_GRAD_ON_LEAF,
     MULTI_GRAD_ANY,
+    MULTI_GRAD_ANY_ON_LEAF,
     BACKWARD_PRE,
     BACKWARD,
     GLOBAL_BACKWARD_PRE,
@@ -106,6 +116,7 @@ def test_backward_in_every_hook(backend: Backend, trace: Trace) -> None:
 def test_tensor(backend: Backend, trace: Trace) -> None:
     """In an inner pass a tensor hook runs once, by default with grad mode off, and its result counts."""
     runs_inside(backend, trace, TENSOR, inside_a_pass(backend))
+    runs_inside(backend, trace, TENSOR_ON_LEAF, inside_a_pass(backend))
 
 
 @rule(
@@ -119,6 +130,7 @@ def test_tensor(backend: Backend, trace: Trace) -> None:
 def test_error_of_tensor(backend: Backend, trace: Trace) -> None:
     """An error of a tensor hook in an inner pass reaches the caller of the outer pass."""
     fails_in(backend, trace, TENSOR, inside_a_pass(backend))
+    fails_in(backend, trace, TENSOR_ON_LEAF, inside_a_pass(backend))
 
 
 @rule(
@@ -166,6 +178,7 @@ def test_error_of_post_accumulate(backend: Backend, trace: Trace) -> None:
 def test_node_pre(backend: Backend, trace: Trace) -> None:
     """In an inner pass a Node pre-hook runs once, by default with grad mode off, and its result counts."""
     runs_inside(backend, trace, NODE_PRE, inside_a_pass(backend))
+    runs_inside(backend, trace, NODE_PRE_OF_LEAF, inner_backwards(backend))
 
 
 @rule(
@@ -179,6 +192,7 @@ def test_node_pre(backend: Backend, trace: Trace) -> None:
 def test_error_of_node_pre(backend: Backend, trace: Trace) -> None:
     """An error of a Node pre-hook in an inner pass reaches the caller of the outer pass."""
     fails_in(backend, trace, NODE_PRE, inside_a_pass(backend))
+    fails_in(backend, trace, NODE_PRE_OF_LEAF, inner_backwards(backend))
 
 
 @rule(
@@ -197,6 +211,7 @@ def test_error_of_node_pre(backend: Backend, trace: Trace) -> None:
 def test_node(backend: Backend, trace: Trace) -> None:
     """In an inner pass a Node hook runs once, by default with grad mode off, and its result counts."""
     runs_inside(backend, trace, NODE, inside_a_pass(backend))
+    runs_inside(backend, trace, NODE_OF_LEAF, inner_backwards(backend))
 
 
 @rule(
@@ -210,6 +225,7 @@ def test_node(backend: Backend, trace: Trace) -> None:
 def test_error_of_node(backend: Backend, trace: Trace) -> None:
     """An error of a Node hook in an inner pass reaches the caller of the outer pass."""
     fails_in(backend, trace, NODE, inside_a_pass(backend))
+    fails_in(backend, trace, NODE_OF_LEAF, inner_backwards(backend))
 
 
 @rule(
@@ -227,6 +243,7 @@ def test_error_of_node(backend: Backend, trace: Trace) -> None:
 def test_multi_grad(backend: Backend, trace: Trace) -> None:
     """In an inner pass a multi-grad hook runs once, by default with grad mode off."""
     runs_inside(backend, trace, MULTI_GRAD, inside_a_pass(backend))
+    runs_inside(backend, trace, MULTI_GRAD_ON_LEAF, inner_backwards(backend))
 
 
 @rule(
@@ -240,6 +257,7 @@ def test_multi_grad(backend: Backend, trace: Trace) -> None:
 def test_error_of_multi_grad(backend: Backend, trace: Trace) -> None:
     """An error of a multi-grad hook in an inner pass reaches the caller of the outer pass."""
     fails_in(backend, trace, MULTI_GRAD, inside_a_pass(backend))
+    fails_in(backend, trace, MULTI_GRAD_ON_LEAF, inner_backwards(backend))
 
 
 @rule(
@@ -257,6 +275,7 @@ def test_error_of_multi_grad(backend: Backend, trace: Trace) -> None:
 def test_multi_grad_any(backend: Backend, trace: Trace) -> None:
     """In an inner pass a multi-grad hook in mode any runs once, by default with grad mode off."""
     runs_inside(backend, trace, MULTI_GRAD_ANY, inside_a_pass(backend))
+    runs_inside(backend, trace, MULTI_GRAD_ANY_ON_LEAF, inside_a_pass(backend))
 
 
 @rule(
@@ -270,6 +289,7 @@ def test_multi_grad_any(backend: Backend, trace: Trace) -> None:
 def test_error_of_multi_grad_any(backend: Backend, trace: Trace) -> None:
     """An error of a multi-grad hook in mode any in an inner pass reaches the caller of the outer pass."""
     fails_in(backend, trace, MULTI_GRAD_ANY, inside_a_pass(backend))
+    fails_in(backend, trace, MULTI_GRAD_ANY_ON_LEAF, inside_a_pass(backend))
 
 
 @rule(
