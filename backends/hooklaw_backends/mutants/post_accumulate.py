@@ -182,10 +182,11 @@ class GradientRestoredBeforeTheNextBackward(Mutant):
 
     def register_post_accumulate_grad_hook(self, tensor: Any, hook: Hook) -> Any:
         def noting(param: Any) -> None:
-            before = self.clone(self.detach(self.grad_of(param)))
+            grad = self.grad_of(param)
+            before = None if grad is None else self.clone(self.detach(grad))
             hook(param)
             after = self.grad_of(param)
-            if after is None or self.tolist(after) != self.tolist(before):
+            if before is not None and (after is None or self.tolist(after) != self.tolist(before)):
                 self._changed.append((weakref.ref(param), before))
 
         return super().register_post_accumulate_grad_hook(tensor, noting)
