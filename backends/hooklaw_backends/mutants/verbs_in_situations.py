@@ -399,6 +399,8 @@ VERBS = (
 
 RIGHT = {("retains", "retained"), ("retains-no-gradient", "inputs")}
 """Where a fault is none."""
+CHAPTERS = {"creates-no-graph": ("create-graph",), "retains-no-gradient": ("retain-grad",)}
+"""The chapters of a fault, if they are not those of the verb."""
 
 
 def _all() -> Iterator[tuple[str, str, tuple[str, ...], type[Mutant]]]:
@@ -411,7 +413,8 @@ def _all() -> Iterator[tuple[str, str, tuple[str, ...], type[Mutant]]]:
                     words, wrong = FAULTS[fault]
                     name = f"{verb.name}-{fault}-{situation.name}"
                     base = _Retaining if wrong is _unretained else Acting
-                    yield name, words.format(said), verb.chapters, made(verb, situation, wrong, base)
+                    chapters = CHAPTERS.get(fault, verb.chapters)
+                    yield name, words.format(said), chapters, made(verb, situation, wrong, base)
             for each in [refusal for refusal in verb.refusals if situation.name not in refusal.never]:
                 name = f"{verb.name}-{each.name}-accepted-{situation.name}"
                 yield name, each.words.format(said), verb.chapters, refusing(verb, situation, each)

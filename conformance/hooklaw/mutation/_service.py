@@ -29,7 +29,7 @@ from hooklaw.runner.execute import execute
 EXAMPLES = 12
 """Examples of a property: the faults of mutants are not subtle."""
 SLOW = 0.3
-"""Seconds of processor time; a rule that takes more on the original is slow."""
+"""Seconds; a rule that takes more on the original is slow."""
 
 Makers = Mapping[str, Callable[[], Backend]]
 Made = TypeVar("Made")
@@ -76,13 +76,18 @@ class TryMutant(msgspec.Struct, frozen=True, tag=True):
 
 
 class Attempt(msgspec.Struct, frozen=True):
-    """The outcome of a rule; for the original also the attributes that it used, and whether it was slow."""
+    """The outcome of a rule; for the original also the attributes that it used, and the processor time in seconds."""
 
     outcome: Outcome
     used: set[str] = set()
-    slow: bool = False
+    seconds: float = 0.0
     why: str = ""
     """Why the mutant does not apply, as far as this rule shows."""
+
+    @property
+    def slow(self) -> bool:
+        """Whether the rule is too dear for mutants that it does not name."""
+        return self.seconds > SLOW
 
 
 class MutantService:
@@ -161,10 +166,10 @@ def on_original(found: Registered, original: Backend, *, again: bool = True) -> 
     used: set[str] = set()
     imported, began = len(sys.modules), time.process_time()
     outcome = _outcome(found, _watched(original, used))
-    is_slow = time.process_time() - began > SLOW
-    if is_slow and again and len(sys.modules) > imported:
+    attempt = Attempt(outcome, used, time.process_time() - began)
+    if attempt.slow and again and len(sys.modules) > imported:
         return on_original(found, original, again=False)
-    return Attempt(outcome, used, is_slow)
+    return attempt
 
 
 def _why_not(mutant: Any, outcome: Outcome, raised: Sequence[BaseException]) -> str:

@@ -299,11 +299,17 @@ def _alterations(worker: Worker, mutant: str, limit: float) -> set[str] | None:
 
 
 def _tried(matrix: Matrix, mutant: str, original: Mapping[str, Attempt], different: set[str] | None) -> list[Rule]:
-    """Return the rules to try on a mutant, those that name it first: any other may end the worker."""
+    """Return the rules to try on a mutant, those that name it first: any other may end the worker.
+
+    Of the others, those of its chapters come first, and the quick before the dear.
+    """
     likely = tuple(matrix.first.get(mutant, ()))
     known = [rule for rule in matrix.rules if rule.id in original]
     matter = [rule for rule in known if _matters(rule, mutant, likely, original[rule.id], different)]
-    return sorted(matter, key=lambda rule: (mutant not in rule.mutants, not rule.id.startswith(likely)))
+    return sorted(
+        matter,
+        key=lambda rule: (mutant not in rule.mutants, not rule.id.startswith(likely), original[rule.id].seconds),
+    )
 
 
 def _matters(rule: Rule, mutant: str, likely: tuple[str, ...], original: Attempt, different: set[str] | None) -> bool:

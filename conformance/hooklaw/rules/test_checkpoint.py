@@ -402,7 +402,8 @@ def test_keyword_arguments(backend: Backend, trace: Trace) -> None:
     trace.expect_value("gradients", [[12.0, 40.0], [2.0, 8.0]], [backend.grad_of(x), backend.grad_of(factor)])
 
     x, one, other = leaf(backend), leaf(backend, 3.0, 5.0), leaf(backend, 1.0, 1.0)
-    for loss in [backend.call(region(backend, fn, factor=each, use_reentrant=False), x) for each in (one, other)]:
+    given = {"number": 1.0, "use_reentrant": False}
+    for loss in [backend.call(region(backend, fn, factor=each, **given), x) for each in (one, other)]:
         backend.backward(loss)
     gradients = [backend.grad_of(tensor) for tensor in (x, one, other)]
     trace.expect_value("of two checkpoints", [[8.0, 24.0], [1.0, 4.0], [1.0, 4.0]], gradients)
