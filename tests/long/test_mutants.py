@@ -17,7 +17,7 @@ from hooklaw_backends.mutants.kinds import KINDS
 
 pytest.importorskip("torch", reason="mutants are torch's, and torch is not installed")
 JSON = ("--of", "reference", "--format", "json")
-HANDFUL = ("root-hook-skipped", "gradient-starts-as-zeros", "unpacked-tensor-cached", "hooks-must-be-functions")
+HANDFUL = ("root-hook-skipped", "gradient-always-contiguous", "unpacked-tensor-cached", "hooks-must-be-functions")
 
 
 @pytest.fixture(scope="module")

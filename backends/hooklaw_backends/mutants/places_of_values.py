@@ -132,9 +132,8 @@ def unmaterialized(change: Change) -> type[Mutant]:
     def grad(self: Mutant, old: Hook, outputs: Any, inputs: Any, *given: Any, **how: Any) -> Any:
         if not how.get("materialize_grads"):
             return old(outputs, inputs, *given, **how)
-        left = old(
-            outputs, inputs, *given, **{**how, "materialize_grads": False, "allow_unused": True}, retain_graph=True
-        )
+        instead = {"materialize_grads": False, "allow_unused": True, "retain_graph": True}
+        left = old(outputs, inputs, *given, **how | instead)
         zeros = old(outputs, inputs, *given, **how)
         found = zip(inputs, left, zeros, strict=True)
         return tuple(none if change(self, each) is LOST else zero for each, none, zero in found)
