@@ -187,7 +187,7 @@ def test_explain_a_chapter(verb):
     done = verb("explain", "order")
 
     assert (done.returncode, done.stderr) == (0, "")
-    assert "chapter order: 5 rules" in done.stdout
+    assert "chapter order: 6 rules" in done.stdout
     assert "\n  MUST   order.six-steps.leaf " in done.stdout
 
 
