@@ -7,7 +7,6 @@ import re
 import subprocess
 import sys
 from contextlib import ExitStack, suppress
-from itertools import groupby, islice
 from pathlib import Path
 from random import Random
 
@@ -30,8 +29,6 @@ SHIPPED = Path(hooklaw_backends.__file__).with_name("expectations")
 SAMPLE = 50
 OF_A_COMPILER = 5
 """Fewer where each rule is compiled twice."""
-ALIKE = 3
-"""So many of the rules that a compiler breaks for one reason; tox judges it by all."""
 TOLD = re.compile(
     r"^(rank \d+: )?([\w ]+ raised \w+: ?|expected .*, raised \w+: )?(.* \.\.\. )?"
     r"|(\(\+\d+ lines?\)|\[Falsifying example: .*\])$"
@@ -162,17 +159,9 @@ def by_chance(backend):
     return {name for name, entry in known_of(backend).items() if name in RACES or Outcome.PASS in entry.outcome}
 
 
-def some_of(backend):
-    """Return rules that a backend's own file says it breaks, and some that it must not break and does not.
-
-    The first are all, or a few of each reason if each is compiled twice.
-    """
-    known, own = known_of(backend), sorted(own_of(backend))
-    compiles = getattr(backend, "has_frames", False)
-    if compiles:
-        reasons = groupby(sorted(own, key=lambda name: known[name].reason), lambda name: known[name].reason)
-        own = [name for _, alike in reasons for name in islice(alike, ALIKE)]
-    number = OF_A_COMPILER if compiles else SAMPLE
+def some_of(backend, number):
+    """Return the rules that a backend's own file says it breaks, and so many that it must not break and does not."""
+    known = known_of(backend)
     others = [
         name
         for name, found in shipped_rules().items()
@@ -180,7 +169,7 @@ def some_of(backend):
         and found.rule.level is not Level.MAY
         and not set(found.rule.needs) - set(backend.capabilities)
     ]
-    return sorted([*own, *Random(1).sample(others, min(number, len(others)))])  # noqa: S311 - any will do
+    return sorted([*own_of(backend), *Random(1).sample(others, min(number, len(others)))])  # noqa: S311 - any will do
 
 
 def expect_endings(spec, hooklaw, forks, folder, run=None):
@@ -192,7 +181,9 @@ def expect_endings(spec, hooklaw, forks, folder, run=None):
         backend = load(spec)
     except NotRunError as reason:
         pytest.skip(str(reason))
-    results = run.results if run else run_of(spec, hooklaw, folder, some_of(backend))
+    compiles = getattr(backend, "has_frames", False)
+    number = OF_A_COMPILER if compiles else SAMPLE
+    results = run.results if run else run_of(spec, hooklaw, folder, some_of(backend, number))
     rules, silent = load_rules(), {"unsupported", "not-run"}
     ran = {name: result for name, result in results.items() if result.outcome not in silent}
     scripts = {name: script_of(rules[name], backend, result.detail) for name, result in ran.items()}

@@ -15,5 +15,5 @@ def _forks():
 
 @pytest.mark.parametrize("spec", [spec for spec in specs() if spec.startswith("torch-compile")])
 def test_every_script_ends_as_its_rule(spec, hooklaw, forks, tmp_path):
-    """A script ends as its rule does: of some rules for each reason why the compiler breaks any, and some it keeps."""
+    """A script ends as its rule does, of every rule that the compiler itself breaks and of some that it keeps."""
     expect_endings(spec, hooklaw, forks, tmp_path)
