@@ -74,11 +74,11 @@ def test_several_roots(backend: Backend, trace: Trace) -> None:
         z = backend.call(lambda y: y * 3, y)
         for root in (y, z):
             backend.retain_grad(root)
-        given = [(y, backend.tensor([1.0, 1.0])), (z, backend.tensor([10.0, 100.0]))]
+        given = [(y, backend.tensor([1.0, 1.0])), (z, backend.tensor([10.0, 50.0]))]
         backend.backward_from_all(*map(list, zip(*(given[place] for place in order), strict=True)))
 
-        trace.expect_value("y.grad", [31.0, 301.0], backend.grad_of(y))
-        trace.expect_value("z.grad", [10.0, 100.0], backend.grad_of(z))
+        trace.expect_value("y.grad", [31.0, 151.0], backend.grad_of(y))
+        trace.expect_value("z.grad", [10.0, 50.0], backend.grad_of(z))
 
 
 @rule(
