@@ -10,7 +10,7 @@ from hooklaw_backends.mutants.over_reference import OverReference
 from hooklaw_backends.mutants.several_values import SEVERAL
 from hooklaw_backends.mutants.situations import Situation
 
-STACKS = 24
+STACKS = 8
 """The mutants of a stack are far apart in the tables, since neighbours share verbs."""
 NEVER = Situation("never", "never", lambda *_: False)
 
@@ -19,7 +19,7 @@ def mutants(of):
     """Return one of each kind, one that reverses the order of each kind that has one, and those of contexts.
 
     And one for each verb, context and handle of a kind, for each sequence, option and result of a verb, for each
-    place of values, and of tensors of an origin. About fourteen stand on each other, in a mutant that has all
+    place of values, and of tensors of an origin. About forty stand on each other, in a mutant that has all
     their names.
     """
     _, lose = FAULTS["lost"]

@@ -1,6 +1,7 @@
 """`hooklaw mutants`: which rules kill which mutants, what survives, which rules kill nothing, and what it prints."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
 import pytest
@@ -192,15 +193,37 @@ def test_rules_that_name_a_mutant_are_tried_first():
     assert [rule.id for rule in tried] == ["made.two", "made.one"]
 
 
-def test_rules_of_the_chapters_of_a_mutant_are_tried_before_others():
-    """Of rules that do not name a mutant, those whose ids begin as it says come first."""
+@pytest.mark.parametrize(
+    ("first", "ends", "killers"),
+    [(["made.two"], [], []), (["made"], ["two"], []), (["made.one"], ["one"], ["made.two"])],
+    ids=["its chapters", "of those of its chapters by their ends", "what its namesake dies by"],
+)
+def test_what_is_tried_before_others(first, ends, killers):
+    """Of rules that do not name a mutant, those come first that are likely to kill it."""
     found = made({}, vices=["c"])
-    found.first = {"c": ["made.two"]}
+    found.first, found.ends = {"c": first}, {"c": ends}
     original = {rule.id: _service.Attempt(Outcome.PASS, {"backward"}) for rule in found.rules}
 
-    tried = matrix._tried(found, "c", original, {"backward"})
+    tried = matrix._tried(found, "c", original, {"backward"}, killers)
 
     assert [rule.id for rule in tried] == ["made.two", "made.one"]
+
+
+def test_mutants_of_one_backend_lead_those_of_another():
+    """A mutant waits for its namesake of the first backend, but for none that is not judged or that does not exist."""
+    first, second = made({"a": [], "b": []}), made({"a": [], "b": [], "c": []}, of="reference")
+    lead = matrix._Lead(first)
+    with ThreadPoolExecutor() as others:
+        waits = {mutant: others.submit(lead.killers, second, mutant) for mutant in "abc"}
+
+        assert waits["c"].result() == lead.killers(first, "a") == ()
+        assert not waits["a"].done()
+        first.results["a"]["made.two"] = Outcome.FAIL
+        lead.tell(first, "a")
+        assert [*waits["a"].result()] == ["made.two"]
+        assert not waits["b"].done()
+        lead.end(first)
+        assert [*waits["b"].result()] == []
 
 
 def test_a_selection_begins_with_its_own_rules():

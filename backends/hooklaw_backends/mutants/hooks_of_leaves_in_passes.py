@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from hooklaw_backends.mutants.base import Hook, Mutant, overriding
 from hooklaw_backends.mutants.faults import FAULTS, Call, Wrong
-from hooklaw_backends.mutants.in_situations import named
+from hooklaw_backends.mutants.in_situations import ends_of, named
 from hooklaw_backends.mutants.situations import IN_PASS, Knowing, Situation
 
 
@@ -98,7 +98,13 @@ def _all() -> Iterator[tuple[str, str, tuple[str, ...], type[Mutant]]]:
             words, wrong = FAULTS[fault]
             for situation in [each for each in situations if each.name not in kind.never]:
                 said = words.format(f"{kind.words} {situation.words}")
-                yield f"{of}-{fault}-{situation.name}", said, kind.chapters, _made(kind, situation, wrong)
+                yield (
+                    f"{of}-{fault}-{situation.name}",
+                    said,
+                    kind.chapters,
+                    _made(kind, situation, wrong),
+                    ends_of(fault, situation),
+                )
 
 
 vars().update(named(*each) for each in _all())

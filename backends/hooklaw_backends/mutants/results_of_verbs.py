@@ -153,7 +153,7 @@ class _Remembering(_Counting):
 
     values = fresh(dict[Any, list[Callable[[], Any]]])
 
-    def noted(self, key: Any, value: Any) -> list[Callable[[], Any]]:
+    def remembered(self, key: Any, value: Any) -> list[Callable[[], Any]]:
         """Keep a value, and return all that were kept under its key."""
         kept = self.values.setdefault(key, [])
         kept.append(lambda: value)
@@ -172,7 +172,7 @@ def stale(result: Result, which: int) -> type[Mutant]:
             self.values = {key: kept for key, kept in self.values.items() if key[0] != id(owner)}
 
         def change(value: Any) -> Any:
-            kept = self.noted((None if which else id(owner), next(places)), value)
+            kept = self.remembered((None if which else id(owner), next(places)), value)
             earlier = kept[which]() if len(kept) >= -which else None
             return value if earlier is None else earlier
 

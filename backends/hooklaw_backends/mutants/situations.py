@@ -160,6 +160,8 @@ class Situation(NamedTuple):
     name: str
     words: str
     holds: Callable[[Knowing, Registration], Any]
+    scope: str = ""
+    """How the ids of the rules end that try hooks in such situations, if some do."""
 
 
 ALWAYS = Situation("", "", lambda *_: True)
@@ -175,6 +177,7 @@ ANY = (
         "another-thread",
         "in another thread than the one that registered it",
         lambda _, its: threading.get_ident() != its.thread,
+        "every-root",
     ),
     Situation("after-a-failure", "after a pass, a forward or a hook that failed", lambda mutant, _: mutant.failures),
 )
@@ -190,49 +193,71 @@ PLACES = (
 """Places where a hook is registered or a verb is called."""
 EITHER = (
     *ANY,
-    *(each._replace(name=f"made-{each.name}", words=f"that was registered {each.words}") for each in PLACES),
+    *(
+        each._replace(name=f"made-{each.name}", words=f"that was registered {each.words}", scope="every-place")
+        for each in PLACES
+    ),
 )
 """Situations of a hook that runs in backward or in forward."""
 IN_PASS = (
-    Situation("second-pass", "from the second pass on", lambda mutant, _: mutant.passes >= SECOND),
-    Situation("third-pass", "from the third pass on", lambda mutant, _: mutant.passes >= THIRD),
+    Situation("second-pass", "from the second pass on", lambda mutant, _: mutant.passes >= SECOND, "every-pass"),
+    Situation("third-pass", "from the third pass on", lambda mutant, _: mutant.passes >= THIRD, "every-pass"),
     Situation("second-pass-alone", "in the second pass alone", lambda mutant, _: mutant.passes == SECOND),
-    Situation("create-graph", "in a pass that creates a graph", lambda mutant, _: mutant.running("create_graph")),
-    Situation("retained", "in a pass that retains the graph", lambda mutant, _: mutant.running("retain_graph")),
-    Situation("inputs", "in a backward that is limited to inputs", lambda mutant, _: mutant.running("inputs")),
-    Situation("autograd-grad", "in autograd.grad", lambda mutant, _: mutant.running("verb") == "grad"),
+    Situation(
+        "create-graph", "in a pass that creates a graph", lambda mutant, _: mutant.running("create_graph"), "every-pass"
+    ),
+    Situation(
+        "retained", "in a pass that retains the graph", lambda mutant, _: mutant.running("retain_graph"), "every-pass"
+    ),
+    Situation(
+        "inputs", "in a backward that is limited to inputs", lambda mutant, _: mutant.running("inputs"), "every-root"
+    ),
+    Situation("autograd-grad", "in autograd.grad", lambda mutant, _: mutant.running("verb") == "grad", "every-pass"),
     Situation(
         "several-roots",
         "in a backward from several roots",
         lambda mutant, _: mutant.running("verb") == "backward_from_all",
+        "every-root",
     ),
     Situation(
         "edge-root",
         "in a backward from a gradient edge",
         lambda mutant, _: mutant.running("verb") == "backward_from_edge",
+        "every-root",
     ),
     Situation(
         "seeded",
         "in a backward that is given a gradient",
         lambda mutant, _: mutant.running("verb") == "backward" and mutant.running("gradient") is not None,
+        "every-root",
     ),
     Situation(
         "several-outputs",
         "in autograd.grad of several outputs",
         lambda mutant, _: type(mutant.running("outputs")) in {list, tuple},
+        "every-pass",
     ),
-    Situation("no-grad-pass", "in a pass under no_grad", lambda mutant, _: mutant.running("in_no_grad")),
-    Situation("inner-pass", "in a pass inside a pass", lambda mutant, _: len(mutant.under_way) >= SECOND),
-    Situation("in-two-passes", "in a pass inside two others", lambda mutant, _: len(mutant.under_way) >= THIRD),
+    Situation("no-grad-pass", "in a pass under no_grad", lambda mutant, _: mutant.running("in_no_grad"), "every-pass"),
+    Situation(
+        "inner-pass", "in a pass inside a pass", lambda mutant, _: len(mutant.under_way) >= SECOND, "inside-a-pass"
+    ),
+    Situation(
+        "in-two-passes",
+        "in a pass inside two others",
+        lambda mutant, _: len(mutant.under_way) >= THIRD,
+        "inside-a-pass",
+    ),
     Situation(
         "inner-grad",
         "in autograd.grad inside a pass",
         lambda mutant, _: len(mutant.under_way) >= SECOND and mutant.running("verb") == "grad",
+        "inside-a-pass",
     ),
     Situation(
         "backward-creating",
         "in a backward that creates a graph",
         lambda mutant, _: mutant.running("create_graph") and mutant.running("verb") == "backward",
+        "every-pass",
     ),
 )
 """Situations of a hook that runs in backward."""

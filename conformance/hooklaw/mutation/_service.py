@@ -60,6 +60,8 @@ class LoadedMutants(msgspec.Struct, frozen=True):
     """Mutants that rules may name though the module does not build them, with the reason; None if it does not say."""
     first: dict[str, list[str]] = {}
     """How the ids of the rules begin that are tried first on some mutants."""
+    ends: dict[str, list[str]] = {}
+    """How, among these, the ids of the rules end that come before the others."""
 
 
 class Alterations(msgspec.Struct, frozen=True, tag=True):
@@ -118,7 +120,8 @@ class MutantService:
         ending = {id_: Outcome(entry.outcome[0]) for id_, entry in known.items() if DIED.intersection(entry.outcome)}
         rules = [found.rule for found in self._rules.values()]
         why_not = {name: why for name, made in self._makers.items() if self._of_any and (why := self._lacking(made))}
-        return LoadedMutants(vices, under, rules, ending, why_not, self._not_built, first)
+        ends = {name: list(ends) for name, each in made if (ends := getattr(each, "ends", None))}
+        return LoadedMutants(vices, under, rules, ending, why_not, self._not_built, first, ends)
 
     def answer(self, request: Alterations | TryMutant, note: Callable[[object], None]) -> Attempt | set[str] | None:
         """Answer a request."""

@@ -5,11 +5,11 @@ An error of the mutant's own code, or of the rule's, proves nothing: it is kept 
 """
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from concurrent.futures import Future, wait
 from contextlib import ExitStack
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
@@ -63,6 +63,8 @@ class Matrix(msgspec.Struct):
     """For mutants that no rule need name, the conditions under which they are tried, if any."""
     first: dict[str, list[str]] = {}
     """How the ids of the rules begin that are tried first on some mutants."""
+    ends: dict[str, list[str]] = {}
+    """How, among these, the ids of the rules end that come before the others."""
     why_not: dict[str, str] = {}
     """Why some of the chosen mutants do not apply to the backend; empty for those that they are written for."""
     every_rule: bool = False
@@ -74,6 +76,38 @@ class _Notes(msgspec.Struct):
 
     said: list[str] = []
     errors: list[str] = []
+
+
+class _Lead:
+    """What the mutants of the first backend die by: on those of the same names of other backends it is tried first."""
+
+    def __init__(self, matrix: Matrix) -> None:
+        self._of = matrix.of
+        self._found = {mutant: Future[Collection[str]]() for mutant in matrix.results}
+
+    def killers(self, matrix: Matrix, mutant: str) -> Collection[str]:
+        """Return the rules that kill the mutant of the first backend, once it has been judged."""
+        return () if matrix.of == self._of or mutant not in self._found else self._found[mutant].result()
+
+    def tell(self, matrix: Matrix, mutant: str) -> None:
+        """Note what a mutant of the first backend dies by; of others nothing need be known."""
+        if matrix.of == self._of and not self._found[mutant].done():
+            self._found[mutant].set_result(matrix.results[mutant].keys())
+
+    def end(self, matrix: Matrix) -> None:
+        """Let nobody wait for a mutant that was not judged, as it does not apply or an error ended the work."""
+        for mutant in matrix.results:
+            self.tell(matrix, mutant)
+
+
+class _Given(NamedTuple):
+    """What each attempt on the mutants of a backend is given."""
+
+    original: Mapping[str, Attempt]
+    """What the backend itself does with the rules."""
+    limit: float
+    """Seconds that an attempt may take."""
+    lead: _Lead
 
 
 class Matrices(msgspec.Struct):
@@ -120,11 +154,16 @@ def run(  # noqa: PLR0913 - the verb's own options
         for worker in (worker for crew in crews for worker in crew):
             stack.callback(worker.close)  # its thread may not live to do so
 
+        lead = _Lead(found[0])
+
         def fill(matrix: Matrix, original: Mapping[str, Attempt], crew: Sequence[Worker]) -> None:
             matrix.every_rule = every_rule
             crew = crew[: len(matrix.results)]
-            _fill(matrix, original, crew, limit, [*matrix.results])
-            _fill_rest(matrix, original, crew, loaded[matrix.of].ending, limit)
+            try:
+                _fill(matrix, crew, [*matrix.results], _Given(original, limit, lead))
+            finally:
+                lead.end(matrix)
+            _fill_rest(matrix, crew, loaded[matrix.of].ending, _Given(original, limit, lead))
 
         _in_threads(lambda each: fill(*each), list(zip(found, originals, crews, strict=True)))
     return Matrices(found, absent, next(iter(loaded.values())).not_built or {})
@@ -208,33 +247,28 @@ def _matrix(name: str, loaded: LoadedMutants, chosen: AbstractSet[str]) -> Matri
         vices=loaded.vices,
         under=loaded.under,
         first=loaded.first,
+        ends=loaded.ends,
         why_not={mutant: why for mutant, why in loaded.why_not.items() if mutant in chosen},
         original={},
         results={mutant: {} for mutant in loaded.vices if mutant in chosen},
     )
 
 
-def _fill_rest(
-    matrix: Matrix, original: Mapping[str, Attempt], workers: Sequence[Worker], ending: Ending, limit: float
-) -> None:
+def _fill_rest(matrix: Matrix, workers: Sequence[Worker], ending: Ending, given: _Given) -> None:
     """Try the mutants that live on the rules that were not tried yet, in workers that no mutant has been in."""
-    rest = [rule for rule in matrix.rules if rule.id not in original]
+    rest = [rule for rule in matrix.rules if rule.id not in given.original]
     alive = [mutant for mutant, found in matrix.results.items() if not found]
     if rest and alive:
         errors = dict(matrix.errors)
-        _fill(matrix, _original(workers[0], ending, rest, limit), workers, limit, alive)
+        original = _original(workers[0], ending, rest, given.limit)
+        _fill(matrix, workers, alive, _Given(original, given.limit, given.lead))
         for mutant in alive:
             matrix.errors[mutant] = [*errors[mutant], *matrix.errors[mutant]]
 
 
-def _fill(
-    matrix: Matrix,
-    original: Mapping[str, Attempt],
-    workers: Sequence[Worker],
-    limit: float,
-    mutants: Sequence[str],
-) -> None:
+def _fill(matrix: Matrix, workers: Sequence[Worker], mutants: Sequence[str], given: _Given) -> None:
     """Fill the matrix for some mutants; each worker takes the next one that waits."""
+    original, limit = given.original, given.limit
     matrix.original |= {rule: attempt.outcome for rule, attempt in original.items()}
     sound = [rule for rule in matrix.rules if rule.id in original and original[rule.id].outcome is Outcome.PASS]
     slow = [rule for rule in sound if original[rule.id].slow]
@@ -248,26 +282,27 @@ def _fill(
                     continue
                 if not warm:  # what is imported at first use must not count against a mutant
                     _broken(worker, slow, LOADING_LIMIT)
-                warm = _judge(matrix, mutant, worker, original, limit)
+                warm = _judge(matrix, mutant, worker, given)
+                given.lead.tell(matrix, mutant)
             if warm and (left := _broken(worker, sound, limit)):
                 _void(matrix, left)
 
     _in_threads(serve, workers)
 
 
-def _judge(matrix: Matrix, mutant: str, worker: Worker, original: Mapping[str, Attempt], limit: float) -> bool:
+def _judge(matrix: Matrix, mutant: str, worker: Worker, given: _Given) -> bool:
     """Try a mutant, and return whether its worker may try another."""
-    different = _alterations(worker, mutant, limit)
-    tried = _tried(matrix, mutant, original, different)
+    different = _alterations(worker, mutant, given.limit)
+    tried = _tried(matrix, mutant, given.original, different, given.lead.killers(matrix, mutant))
     notes = _Notes()
-    attempts = (_try(worker, TryMutant(rule.id, mutant), limit) for rule in tried)
+    attempts = (_try(worker, TryMutant(rule.id, mutant), given.limit) for rule in tried)
     found = matrix.results[mutant] = dict(_killers(matrix, mutant, tried, attempts, notes))
     matrix.errors[mutant] = notes.errors
     if matrix.of in ORIGINALS:
         return DIED.isdisjoint(found.values())
     if not found:
         matrix.why_not |= _why_not(matrix, mutant, different, tried, notes.said)
-    elif _broken(worker, [rule for rule in tried if rule.id in found], limit):
+    elif _broken(worker, [rule for rule in tried if rule.id in found], given.limit):
         worker.retire()  # a wrong call may leave something in a framework that no reset reaches
         return False
     return DIED.isdisjoint(found.values())
@@ -298,17 +333,29 @@ def _alterations(worker: Worker, mutant: str, limit: float) -> set[str] | None:
     return found
 
 
-def _tried(matrix: Matrix, mutant: str, original: Mapping[str, Attempt], different: set[str] | None) -> list[Rule]:
+def _tried(
+    matrix: Matrix,
+    mutant: str,
+    original: Mapping[str, Attempt],
+    different: set[str] | None,
+    killers: Collection[str] = (),
+) -> list[Rule]:
     """Return the rules to try on a mutant, those that name it first: any other may end the worker.
 
-    Of the others, those of its chapters come first, and the quick before the dear.
+    Of the others, those that kill its namesake come first, then those of its chapters, and the quick before the dear.
     """
-    likely = tuple(matrix.first.get(mutant, ()))
+    likely, ends = tuple(matrix.first.get(mutant, ())), tuple(matrix.ends.get(mutant, ()))
     known = [rule for rule in matrix.rules if rule.id in original]
     matter = [rule for rule in known if _matters(rule, mutant, likely, original[rule.id], different)]
     return sorted(
         matter,
-        key=lambda rule: (mutant not in rule.mutants, not rule.id.startswith(likely), original[rule.id].seconds),
+        key=lambda rule: (
+            mutant not in rule.mutants,
+            rule.id not in killers,
+            not rule.id.startswith(likely),
+            not rule.id.endswith(ends),
+            original[rule.id].seconds,
+        ),
     )
 
 
