@@ -16,6 +16,10 @@ SET = object()
 KEPT = (bool, int, float, str, type(None))
 
 
+BESIDE = "ignored-beside-"
+"""How the faults of an option that is ignored beside another begin; left out alone, all of them are."""
+
+
 class Option(NamedTuple):
     """An option, and what is tried in place of it."""
 
@@ -224,19 +228,23 @@ OPTIONS: dict[str, Option] = {
     "load-post-hook-prepend": Option("prepend", LOADING[1:], ("optim",)),
     "checkpoint-use-reentrant": Option("use_reentrant", ("checkpoint",), ("checkpoint",), default=NOT_GIVEN),
     "checkpoint-preserve-rng-state": Option(
-        "preserve_rng_state", ("checkpoint",), ("checkpoint",), default=True, other=False
+        "preserve_rng_state", ("checkpoint",), ("checkpoint",), default=True, other=False, without=(BESIDE,)
     ),
     "checkpoint-determinism-check": Option(
         "determinism_check", ("checkpoint",), ("checkpoint",), default="default", other="none"
     ),
-    "checkpoint-debug": Option("debug", ("checkpoint",), ("checkpoint",)),
+    "checkpoint-debug": Option(
+        *("debug", ("checkpoint",), ("checkpoint",)), without=(BESIDE + "context-fn", BESIDE + "determinism-check")
+    ),
     "checkpoint-early-stop": Option("early_stop", ("checkpoint",), ("checkpoint",), default=True, other=False),
-    "checkpoint-context-fn": Option("context_fn", ("checkpoint",), ("checkpoint",), default=None, other=NOT_GIVEN),
+    "checkpoint-context-fn": Option(
+        *("context_fn", ("checkpoint",), ("checkpoint",)), default=None, other=NOT_GIVEN, without=(BESIDE + "debug",)
+    ),
     "sequential-use-reentrant": Option(
-        "use_reentrant", ("checkpoint_sequential",), ("checkpoint-sequential",), default=NOT_GIVEN
+        *("use_reentrant", ("checkpoint_sequential",), ("checkpoint-sequential",)), default=NOT_GIVEN, without=(BESIDE,)
     ),
     "sequential-preserve-rng-state": Option(
-        "preserve_rng_state", ("checkpoint_sequential",), ("checkpoint-sequential",), default=True, other=False
+        *("preserve_rng_state", ("checkpoint_sequential",), ("checkpoint-sequential",)), default=True, other=False
     ),
     "early-stop-enable": Option("enable", ("set_checkpoint_early_stop",), ("checkpoint",), default=NOT_GIVEN, place=0),
     "debug-enabled": Option("enabled", ("set_checkpoint_debug_enabled",), ("checkpoint",), default=NOT_GIVEN, place=0),
@@ -269,23 +277,23 @@ OPTIONS: dict[str, Option] = {
 """The options.
 
 Left out are pin_memory of save_on_cpu, which only an accelerator shows, with_kwargs of a forward hook on all modules,
-which no page names, and zeros in a batch of gradients, whose shape no page gives. The gradient of an edge may stay: no
-rule starts there without one, as a complex edge must have it. The rules of double backward give no options, so what
-once_differentiable does to other Functions is not asked. Whether an option is given by name or by place is the
-adapter's own: the protocol says how a verb is called.
+which no page names, preserve_rng_state beside others, since numbers need not differ without it, that of a sequence
+beside use_reentrant, whose rules need no generator, and zeros in a batch of gradients, whose shape no page gives. The
+gradient of an edge may stay: no rule starts there without one, as a complex edge must have it. The rules of double
+backward give no options, so what once_differentiable does to other Functions is not asked. Whether an option is given
+by name or by place is the adapter's own: the protocol says how a verb is called.
 """
 
 
 def _beside(option: Option) -> dict[str, tuple[str, Wrong]]:
-    """Return the faults of an option of a pass that is ignored if another is set."""
+    """Return the faults of an option that is ignored if another is set."""
 
     def ignored(other: Option) -> Wrong:
         return _if(lambda call: other.is_set(other.among(*call.others)), _none)
 
-    is_of_pass = option.verbs in {("backward",), ("grad",)}
-    others = [other for other in OPTIONS.values() if is_of_pass and other != option and other.verbs == option.verbs]
+    others = [other for other in OPTIONS.values() if other != option and other.verbs == option.verbs]
     return {
-        f"ignored-beside-{other.name.replace('_', '-')}": (f"{{}} is ignored if {other.name} is set", ignored(other))
+        f"{BESIDE}{other.name.replace('_', '-')}": (f"{{}} is ignored if {other.name} is set", ignored(other))
         for other in others
     }
 
@@ -299,7 +307,8 @@ def _faults(option: Option) -> Iterator[tuple[str, str, Wrong]]:
         faults |= OF_THREE
         del faults["set-by-its-default"]  # None is no value of its own
     faults |= _beside(option)
-    tried = [name for name in faults if name.removesuffix(THIRD) not in option.without]
+    without = {name for name in faults if BESIDE in option.without and name.startswith(BESIDE)} | {*option.without}
+    tried = [name for name in faults if name.removesuffix(THIRD) not in without]
     yield from ((name, *faults[name]) for name in tried)
 
 

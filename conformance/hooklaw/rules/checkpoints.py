@@ -31,3 +31,21 @@ def drawing(backend: Backend, trace: Trace, *, times: int = 1) -> Any:
         return x
 
     return draws
+
+
+def of_another_dtype(backend: Backend, *, nr: int = 0, differs: bool = True) -> Any:
+    """Return a function whose second run saves float64 as one of three factors where the first run saved float32.
+
+    Or whose second run saves what the first run did.
+    """
+    calls: list[int] = []
+
+    def fn(x: Any) -> Any:
+        dtypes = ["float32"] * 3
+        dtypes[nr] = "float64" if calls and differs else "float32"
+        calls.append(0)
+        for factor, dtype in zip(([2.0, 3.0], [1.0, 1.0], [1.0, 1.0]), dtypes, strict=True):
+            x = x * backend.tensor(factor, dtype=dtype)
+        return x
+
+    return fn

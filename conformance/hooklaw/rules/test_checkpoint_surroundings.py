@@ -1,9 +1,9 @@
 """What a checkpoint passes on and restores: arguments, random numbers, autocast; what shares or spares a recomputation.
 
-Also its errors with debug, and what becomes of it after an error, and when it is freed.
+Also what becomes of it after an error, and when it is freed.
 """
 
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,6 @@ from hooklaw.rules.checkpoints import CHECKPOINT, KINDS, NEEDS, WITH_OPTIONS, dr
 from hooklaw.rules.lifetimes import holding, without_collector
 
 GROUP = docstring("torch.utils.checkpoint.GraphExecGroup")
-DEBUG = docstring("torch.utils.checkpoint.set_checkpoint_debug_enabled")
 
 
 @rule(
@@ -300,92 +299,6 @@ def test_options_of_the_other_kind(backend: Backend, trace: Trace) -> None:
     for how in options:
         with trace.raises(ErrorKind.CHECKPOINT_OPTION):
             backend.checkpoint(lambda x, factor=1: x * factor, leaf(backend), use_reentrant=True, **how)
-
-
-def mismatched(backend: Backend, **how: bool) -> Any:
-    """Return the sum of a checkpoint that computes something else when it is recomputed."""
-    runs: list[int] = []
-
-    def fn(x):
-        runs.append(0)
-        return backend.sin(x * x) if len(runs) == 1 else backend.cos(backend.exp(backend.split(x, 1)[0]))
-
-    return backend.sum(backend.checkpoint(fn, leaf(backend), use_reentrant=False, **how))
-
-
-@rule(
-    "checkpoint.debug",
-    level=Level.MUST,
-    sources=[CHECKPOINT.sentence(50), DEBUG.sentence(1)],
-    needs=[*NEEDS, Capability.CHECKPOINT_DEBUG, Capability.SIN_COS, Capability.MULTI_OUTPUT],
-    mutants=[
-        "checkpoint-debug-ignored",
-        "set-checkpoint-debug-enabled-not-entered",
-        "checkpoint-debug-names-no-product",
-        "debug-names-the-last-operation-of-the-recomputation",
-    ],
-)
-def test_debug(backend: Backend, trace: Trace) -> None:
-    """With debug, the error of a non-reentrant checkpoint names the operations that ran in forward, and again.
-
-    The option debug does it for one checkpoint, set_checkpoint_debug_enabled for those made inside.
-    """
-
-    def in_context():
-        with backend.set_checkpoint_debug_enabled(True):
-            return mismatched(backend)
-
-    for made in (lambda: mismatched(backend, debug=True), in_context):
-        for operation in ("mul", "sin", "exp", "cos"):
-            loss = made()
-            with trace.raises(ErrorKind.CHECKPOINT_MISMATCH, operation):
-                backend.backward(loss)
-
-
-@rule(
-    "checkpoint.debug.context-overrides",
-    level=Level.MUST,
-    sources=[DEBUG.sentence(3, 4)],
-    needs=[*NEEDS, Capability.CHECKPOINT_DEBUG, Capability.SIN_COS, Capability.MULTI_OUTPUT],
-    mutants=[
-        "set-checkpoint-debug-enabled-not-entered",
-        "set-checkpoint-debug-enabled-ends-the-outer",
-        "set-checkpoint-debug-enabled-lasts-after-an-error",
-        "set-checkpoint-debug-enabled-lasts",
-        "checkpoint-debug-context-of-none-turns-it-on",
-    ],
-)
-def test_debug_context(backend: Backend, trace: Trace) -> None:
-    """set_checkpoint_debug_enabled overrides the option debug of the checkpoints made inside; None does not."""
-
-    def names(loss: Any) -> bool:
-        try:
-            backend.backward(loss)
-        except Exception as error:  # noqa: BLE001 - what it says is compared
-            return "cos" in str(error)
-        return False
-
-    for enabled, debug, expected in (
-        (False, True, False),
-        (True, False, True),
-        (None, True, True),
-        (None, False, False),
-    ):
-        with backend.set_checkpoint_debug_enabled(enabled):
-            within = list[Any]()
-            with suppress(ZeroDivisionError), backend.set_checkpoint_debug_enabled(not enabled):
-                with suppress(ZeroDivisionError), backend.set_checkpoint_debug_enabled(enabled):
-                    within.append(mismatched(backend, debug=debug))
-                    raise ZeroDivisionError
-                within.append(mismatched(backend, debug=debug))
-                raise ZeroDivisionError
-            losses = [mismatched(backend, debug=debug)]
-        losses.append(mismatched(backend, **({"debug": True} if debug else {})))
-
-        named = [names(loss) for loss in losses]
-        trace.expect_value(f"operations are named, inside {enabled} and after it", [expected, debug], named)
-        named = [names(loss) for loss in within]
-        trace.expect_value("operations are named, inside that two contexts deeper", [expected, not enabled], named)
 
 
 @rule(

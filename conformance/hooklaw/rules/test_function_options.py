@@ -2,9 +2,9 @@
 
 import weakref
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from functools import partial
-from itertools import product
+from itertools import chain, combinations, product
 from typing import Any
 from warnings import catch_warnings
 
@@ -402,6 +402,45 @@ def test_boxed(backend: Backend, trace: Trace) -> None:
     backend.backward(backend.call(lambda x: backend.sum(single(x)), x))
     trace.expect(("a list of one", True))
     trace.expect_value("x.grad", [2.0, 2.0], backend.grad_of(x))
+
+
+@rule(
+    "custom-function.options.together",
+    level=Level.MUST,
+    sources=[EXTENDING.sentence(46, 47, 57)],
+    needs=[*OPTIONS, Capability.AUTOGRAD_GRAD, Capability.CREATE_GRAPH],
+    mutants=[
+        "function-boxed-grads-call-ignored-beside-once-differentiable",
+        "function-clear-saved-tensors-ignored-beside-boxed-grads-call",
+        "function-once-differentiable-ignored-beside-clear-saved-tensors-on-access",
+    ],
+)
+def test_options_together(backend: Backend, trace: Trace) -> None:
+    """Each option of a custom Function acts beside each other one, and beside all."""
+
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x * x
+
+    def backward(ctx, given):
+        (x,), boxed = ctx.saved_tensors, isinstance(given, list)
+        try:
+            cleared = len(ctx.saved_tensors) == 0
+        except Exception:  # noqa: BLE001 - of whatever type
+            cleared = True
+        trace.log("boxed and cleared", [boxed, cleared])
+        return (given[0] if boxed else given) * x * 2
+
+    names = ("boxed_grads_call", "clear_saved_tensors_on_access", "once_differentiable")
+    for options in chain(combinations(names, 2), [names]):
+        function, x = backend.custom_function(forward, backward, **dict.fromkeys(options, True)), leaf(backend)
+        loss = backend.call(lambda x, function=function: backend.sum(function(x)), x)
+        (grad,) = backend.grad(loss, [x], create_graph=True)
+
+        trace.expect(("boxed and cleared", [name in options for name in names[:2]]))
+        trace.expect_value(f"gradient with {' and '.join(options)}", [2.0, 4.0], grad)
+        with trace.raises(ErrorKind.ONCE_DIFFERENTIABLE) if names[2] in options else nullcontext():
+            backend.grad(backend.sum(grad), [x])
 
 
 @rule(

@@ -428,9 +428,9 @@ def test_prepend(backend: Backend, trace: Trace) -> None:
 def test_prepended_keywords(backend: Backend, trace: Trace) -> None:
     """A forward pre-hook with prepend=True gets and replaces keyword arguments exactly if with_kwargs=True."""
 
-    def doubling(_module, args, kwargs):
-        trace.log("with", [args, sorted(kwargs.items())])
-        return args, {name: value * 2 for name, value in kwargs.items()}
+    def doubling(_module, args, *given: Any):
+        trace.log("with", [args, *(sorted(kwargs.items()) for kwargs in given)])
+        return (args, {name: value * 2 for name, value in given[0].items()}) if given else None
 
     module = backend.module({}, lambda _module, x, factor=1: x * factor)
     for _ in range(2):

@@ -3,11 +3,11 @@
 import weakref
 from collections.abc import Generator
 from contextlib import contextmanager, nullcontext, suppress
-from itertools import product
+from itertools import chain, combinations, product
 from typing import Any
 
 from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, observed, rule
-from hooklaw.rules.checkpoints import CHECKPOINT, NEEDS, WITH_OPTIONS, leaf, region
+from hooklaw.rules.checkpoints import CHECKPOINT, NEEDS, WITH_OPTIONS, leaf, of_another_dtype, region
 from hooklaw.rules.lifetimes import without_collector
 
 EARLY_STOP = docstring("torch.utils.checkpoint.set_checkpoint_early_stop")
@@ -129,11 +129,12 @@ def test_early_stop_context_overrides(backend: Backend, trace: Trace) -> None:
 )
 def test_reentrant_goes_to_the_end(backend: Backend, trace: Trace) -> None:
     """Recomputing a reentrant checkpoint runs its whole function, even with early_stop=True."""
-    forward, times = times_reached_end(backend, trace, use_reentrant=True, early_stop=True)
+    for others in ({}, {"preserve_rng_state": False}, {"determinism_check": "none"}):
+        forward, times = times_reached_end(backend, trace, use_reentrant=True, early_stop=True, **others)
 
-    backend.backward(backend.call(forward, leaf(backend)))
+        backend.backward(backend.call(forward, leaf(backend)))
 
-    trace.expect_value("times", 2, times())
+        trace.expect_value("times", 2, times())
 
 
 @rule(
@@ -190,21 +191,6 @@ def differs_in_its_second_recomputation(backend: Backend, trace: Trace, usual: A
         with trace.raises(ErrorKind.CHECKPOINT_MISMATCH) if differs and recomputes else nullcontext():
             backend.backward(backend.sum(second))
         recomputes = bool(runs[2:])
-
-
-def of_another_dtype(backend: Backend, *, nr: int = 0) -> Any:
-    """Return a function whose second run saves float64 as one of three factors where the first run saved float32."""
-    calls: list[int] = []
-
-    def fn(x):
-        dtypes = ["float32"] * 3
-        dtypes[nr] = "float64" if calls else "float32"
-        calls.append(0)
-        for factor, dtype in zip(([2.0, 3.0], [1.0, 1.0], [1.0, 1.0]), dtypes, strict=True):
-            x = x * backend.tensor(factor, dtype=dtype)
-        return x
-
-    return fn
 
 
 @rule(
@@ -316,6 +302,16 @@ def test_fewer_tensors(backend: Backend, trace: Trace) -> None:
     )
 
 
+@contextmanager
+def logged(trace: Trace, name: str) -> Generator[None]:
+    """Log the two ends of a context."""
+    trace.log(f"enter {name}")
+    try:
+        yield
+    finally:
+        trace.log(f"leave {name}")
+
+
 @rule(
     "checkpoint.context-fn",
     level=Level.MUST,
@@ -333,27 +329,20 @@ def test_context_fn(backend: Backend, trace: Trace) -> None:
     Those of each of several checkpoints, and of one inside another.
     """
 
-    @contextmanager
-    def around(name: str) -> Generator[None]:
-        trace.log(f"enter {name}")
-        try:
-            yield
-        finally:
-            trace.log(f"leave {name}")
-
     def fn(x):
         trace.log("function")
         return x * x
 
     def inside():
-        return around("inner first"), around("inner second")
+        return logged(trace, "inner first"), logged(trace, "inner second")
 
     def outer(x):
         y = backend.checkpoint(fn, x, use_reentrant=False, context_fn=inside)
         return y * y
 
     def run(fn, *, early_stop=False, of=""):
-        how = {"early_stop": early_stop, "context_fn": lambda: (around(f"{of}first"), around(f"{of}second"))}
+        contexts = lambda: (logged(trace, f"{of}first"), logged(trace, f"{of}second"))  # noqa: E731 - a def is no shorter
+        how = {"early_stop": early_stop, "context_fn": contexts}
         return backend.call(region(backend, fn, use_reentrant=False, **how), leaf(backend))
 
     for early_stop in (False, True, False, True):
@@ -370,6 +359,38 @@ def test_context_fn(backend: Backend, trace: Trace) -> None:
         trace.clear()
         backend.backward(loss)
         trace.expect(f"enter {of}second", "function", f"leave {of}second")
+
+
+@rule(
+    "checkpoint.options.together",
+    level=Level.MUST,
+    sources=[CHECKPOINT.sentence(16, 41, 42, 46)],
+    needs=[*WITH_OPTIONS, Capability.FLOAT64],
+    mutants=[
+        "checkpoint-early-stop-ignored-beside-context-fn",
+        "checkpoint-context-fn-ignored-beside-determinism-check",
+        "checkpoint-determinism-check-ignored-beside-preserve-rng-state",
+    ],
+)
+def test_options_together(backend: Backend, trace: Trace) -> None:
+    """The options early_stop, context_fn and determinism_check of a checkpoint act whichever other options it has."""
+    options: dict[str, Any] = {
+        "early_stop": False,
+        "context_fn": lambda: (logged(trace, "first"), logged(trace, "second")),
+        "determinism_check": "none",
+        "preserve_rng_state": False,
+    }
+    for names in chain.from_iterable(combinations(options, count) for count in (2, 3, 4)):
+        x, how = leaf(backend), {name: options[name] for name in names}
+        fn = of_another_dtype(backend, differs="determinism_check" in how)
+        body = lambda x, fn=fn: (fn(x), trace.log("end"))[0]  # noqa: E731 - a def is no shorter
+        backend.backward(backend.call(region(backend, body, use_reentrant=False, **how), x))
+
+        ends = ["end"], ["end"] if "early_stop" in how else []
+        if "context_fn" in how:
+            ends = ["enter first", *ends[0], "leave first"], ["enter second", *ends[1], "leave second"]
+        trace.log(f"with {' and '.join(names)}", backend.grad_of(x))
+        trace.expect(*ends[0], *ends[1], (f"with {' and '.join(names)}", [2.0, 3.0]))
 
 
 @rule(
