@@ -70,6 +70,19 @@ def later_always_called_hooks_called_twice_if_a_hook_fails(
     return old(module, self.noting(hook) if is_later else hook, **options)
 
 
+@altering("register_module_forward_hook", only="always_call")
+def results_of_global_always_called_hooks_ignored(self: Mutant, hook: Hook) -> Hook:
+    """What a global forward hook with always_call=True returns is ignored."""
+    return without_result(hook)
+
+
+@altering("register_module_forward_hook", only="always_call")
+def results_of_later_global_always_called_hooks_ignored(self: Mutant, hook: Hook) -> Hook:
+    """What a global forward hook with always_call=True returns is ignored if it is not the first such hook."""
+    self.kept.append(hook)
+    return without_result(hook) if self.kept[1:] else hook
+
+
 @altering("register_forward_hook", only="always_call")
 def output_of_later_always_called_hooks_ignored(self: Mutant, module: Any, hook: Hook) -> Hook:
     """What a hook with always_call=True returns is ignored if it is not the first such hook of its module."""

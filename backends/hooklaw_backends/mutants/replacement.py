@@ -11,6 +11,7 @@ from weakref import ref
 from hooklaw_backends.mutants import verbs
 from hooklaw_backends.mutants.base import Hook, InBackward, Mutant, Pair, altering, calling, fresh, pairs
 from hooklaw_backends.mutants.shared import chained, dispatching
+from hooklaw_backends.mutants.situations import Knowing
 
 
 def results(step: Hook) -> type[Mutant]:
@@ -139,6 +140,12 @@ def bad_results_of_later_hooks_ignored(self: Mutant, tensor: Any, hook: Hook) ->
     """What a tensor hook returns is ignored if it has the wrong type or shape, and another hook was there before."""
     has_earlier = bool(self.hooks_of(tensor))
     return lambda grad: None if _is_bad(self, grad, result := hook(grad)) and has_earlier else result
+
+
+@altering("register_hook", base=Knowing)
+def bad_hook_results_ignored_in_autograd_grad(self: Knowing, _tensor: Any, hook: Hook) -> Hook:
+    """What a tensor hook returns in autograd.grad is ignored if it has the wrong type or shape."""
+    return lambda grad: None if _is_bad(self, grad, result := hook(grad)) and self.running("verb") == "grad" else result
 
 
 @altering("register_hook")

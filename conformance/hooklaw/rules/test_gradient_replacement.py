@@ -392,6 +392,28 @@ def test_wrong_dtype(backend: Backend, trace: Trace) -> None:
 
 
 @rule(
+    "tensor-hook.return.autograd-grad",
+    level=Level.SHOULD,
+    basis=Basis.OBSERVED,
+    sources=[REGISTER_HOOK, observed("error for a leaf and a non-leaf")],
+    needs=[Capability.TENSOR_HOOKS, Capability.AUTOGRAD_GRAD],
+    mutants=["bad-hook-results-ignored-in-autograd-grad"],
+)
+def test_in_autograd_grad(backend: Backend, trace: Trace) -> None:
+    """A hook of an input that returns no tensor, or a gradient of another shape, makes autograd.grad fail."""
+    wrong_type, wrong_shape = ErrorKind.HOOK_RETURN_TYPE, ErrorKind.HOOK_RETURN_SHAPE
+    hooks: list[tuple[ErrorKind, Any]] = [(wrong_type, lambda _: 1.0), (wrong_type, lambda grad: (grad,))]
+    for is_leaf, (kind, hook) in product((False, True), [*hooks, (wrong_shape, backend.sum)]):
+        x = backend.tensor([1.0, 2.0], requires_grad=True)
+        tensor = x if is_leaf else backend.call(lambda x: x * 2, x)
+        backend.register_hook(tensor, hook)
+        loss = backend.call(lambda tensor: backend.sum(tensor * 3), tensor)
+
+        with trace.raises(kind):
+            backend.grad(loss, [tensor])
+
+
+@rule(
     "tensor-hook.arg.mutate-visible",
     level=Level.MAY,
     basis=Basis.OBSERVED,

@@ -291,6 +291,34 @@ def test_global_always_called_once(backend: Backend, trace: Trace) -> None:
 
 
 @rule(
+    "module.forward.always-call.global.replace",
+    level=Level.MUST,
+    sources=[GLOBAL.sentence(7, 9)],
+    needs=[Capability.MODULES, Capability.ALWAYS_CALL, Capability.GLOBAL_MODULE_HOOKS],
+    mutants=["results-of-global-always-called-hooks-ignored", "results-of-later-global-always-called-hooks-ignored"],
+)
+def test_global_replaces_the_output(backend: Backend, trace: Trace) -> None:
+    """What a global forward hook with always_call=True returns becomes the output of a call that does not fail."""
+    module = doubling(backend)
+    handles = [
+        backend.register_module_forward_hook(
+            lambda given, _args, output, more=more: output + more if given is module else None, always_call=more != 10
+        )
+        for more in (1, 10, 100)
+    ]
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    for _ in range(2):
+        output = backend.call(module, x)
+        trace.expect_value("output of three hooks", [113.0, 115.0], output)
+    backend.backward(backend.sum(output))
+    for handle in handles:
+        handle.remove()
+
+    trace.expect_value("x.grad", [2.0, 2.0], backend.grad_of(x))
+    trace.expect_value("output without hooks", [2.0, 4.0], backend.call(module, x))
+
+
+@rule(
     "module.forward.always-call.global.kwargs",
     level=Level.SHOULD,
     basis=Basis.OBSERVED,
