@@ -12,8 +12,6 @@ from torch.nn.parallel import DistributedDataParallel
 from hooklaw_backends._distributed import GradBucket, all_reduce_future
 from hooklaw_backends.mutants.base import Hook, Maker, Mutant, overriding
 
-TWO = 2
-
 
 def _parameters(parallel: Any) -> list[Any]:
     return [each for each in parallel.module.parameters() if each.requires_grad]
