@@ -99,6 +99,16 @@ def nothing_arrives(b):
     return seen
 
 
+def saved_with_a_hook(b):
+    """Serialize a leaf that has a post-accumulate hook, and count the warnings."""
+    x = leaf(b)
+    b.register_post_accumulate_grad_hook(x, lambda leaf: None)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        b.save(x)
+    return len(caught)
+
+
 def something_returned(b):
     """Return something from a post-accumulate hook."""
     x = leaf(b)
@@ -350,6 +360,7 @@ PROGRAMS = [
     ("unneeded-gradients-are-none", unneeded, [[False, False]], [[False, True]]),
     ("post-accumulate-without-gradient", nothing_arrives, [], [None]),
     ("post-accumulate-returns-none", something_returned, None, "refused"),
+    ("post-accumulate-hooks-are-lost-in-silence", saved_with_a_hook, 1, 0),
     ("views-of-gradients-become-grad", through_a_view, [6.0, 6.0], [60.0, 60.0]),
     ("views-leave-their-node", view_with_hook, [True, False], []),
     ("hooks-on-a-view-join-the-first", second_hook, ["second"], []),

@@ -293,7 +293,8 @@ class Reference(TorchLike):
     # serialization
     def save(self, tensor: Tensor) -> bytes:
         edge = tensor.edge()
-        hooks = edge.node.hooks_of(edge.nr).now() if edge else tensor.hooks.now()
+        hooks = [*(edge.node.hooks_of(edge.nr) if edge else tensor.hooks).now()]
+        hooks += [] if flags.on("post-accumulate-hooks-are-lost-in-silence") else tensor.post_accumulate_hooks.now()
         if any(not getattr(hook, "unserializable", False) for hook in hooks):
             warnings.warn("hooks are not serialized: mark them with unserializable_hook", stacklevel=2)
         kept = [tensor.data.tolist(), tensor.dtype, tensor.requires_grad, tensor.data.layout()]

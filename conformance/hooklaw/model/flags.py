@@ -68,6 +68,11 @@ TORCH: Mapping[str, Flag] = {
             why="post-acc.doc-example-returns-tensor",
         ),
         Flag(
+            "post-accumulate-hooks-are-lost-in-silence",
+            "serializing a tensor does not warn of its post-accumulate hooks",
+            why="post-acc.serialize.warns",
+        ),
+        Flag(
             "views-of-gradients-become-grad",
             "a gradient that is a view, or that post-hooks are given, becomes .grad without a copy",
             why="post-acc.in-place-grad.others",

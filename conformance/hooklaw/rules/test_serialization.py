@@ -99,6 +99,32 @@ def test_marked_hook(backend: Backend, trace: Trace) -> None:
 
 
 @rule(
+    "post-acc.serialize.warns",
+    level=Level.MUST,
+    sources=[UNSERIALIZABLE.sentence(1, 2)],
+    needs=[Capability.POST_ACCUMULATE, Capability.SERIALIZATION],
+    mutants=["post-accumulate-hooks-dropped-in-silence", "marks-of-post-accumulate-hooks-ignored"],
+    except_under={"hooked": "the tensor has a hook before the rule registers any, so serializing it warns already"},
+)
+def test_post_accumulate_hooks(backend: Backend, trace: Trace) -> None:
+    """Serializing a tensor with a post-accumulate hook warns, unless the hook is marked as unserializable.
+
+    The docstring of the mark speaks of a tensor that has a hook, of whichever kind.
+    """
+    x = backend.tensor([1.0, 2.0], requires_grad=True)
+    before = _warnings_of_saving(backend, x)
+    backend.register_post_accumulate_grad_hook(x, backend.unserializable_hook(trace.saw("marked")))
+    trace.expect_value("warnings with a marked hook", before, _warnings_of_saving(backend, x))
+
+    handle = backend.register_post_accumulate_grad_hook(x, trace.saw("hook"))
+    more = [_warnings_of_saving(backend, x) > before for _ in range(2)]
+    trace.expect_value("more warnings with a hook, each time", [True, True], more)
+
+    handle.remove()
+    trace.expect_value("warnings after its removal", before, _warnings_of_saving(backend, x))
+
+
+@rule(
     "tensor-hook.serialize.not-restored",
     level=Level.SHOULD,
     basis=Basis.OBSERVED,

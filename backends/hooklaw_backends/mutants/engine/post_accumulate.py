@@ -1,8 +1,9 @@
-"""Mutants of the engine's post-accumulate hooks; torch itself breaks the rule that catches them."""
+"""Mutants of the engine's post-accumulate hooks; torch itself breaks the rules that catch them."""
 
+from functools import partial
 from typing import Any
 
-from hooklaw_backends.mutants.base import Hook, Mutant
+from hooklaw_backends.mutants.base import Hook, Mutant, overriding
 
 
 class PostAccumulateSkippedIfAUseGivesNone(Mutant):
@@ -22,3 +23,15 @@ class PostAccumulateSkippedIfAUseGivesNone(Mutant):
     def backward(self, root: Any, gradient: Any = None, **how: Any) -> None:
         self.kept = []
         super().backward(root, gradient, **how)
+
+
+@overriding("register_post_accumulate_grad_hook")
+def post_accumulate_hooks_dropped_in_silence(self: Mutant, old: Hook, tensor: Any, hook: Hook) -> Any:
+    """Serializing a tensor with post-accumulate hooks does not warn of them."""
+    return old(tensor, self.unserializable_hook(partial(hook)))
+
+
+@overriding("register_post_accumulate_grad_hook")
+def marks_of_post_accumulate_hooks_ignored(self: Mutant, old: Hook, tensor: Any, hook: Hook) -> Any:
+    """Serializing a tensor warns of a post-accumulate hook that is marked as unserializable, too."""
+    return old(tensor, partial(hook))
