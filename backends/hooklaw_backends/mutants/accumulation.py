@@ -305,6 +305,17 @@ vars().update(
 )
 
 
+@overriding("grad")
+def autograd_grad_that_materializes_for_one_input_accumulates(
+    self: Mutant, old: Hook, outputs: Any, inputs: Sequence[Any], *given: Any, **how: Any
+) -> tuple[Any, ...]:
+    """A call of autograd.grad with materialize_grads=True also adds to the .grad of an input that is the only one."""
+    grads = old(outputs, inputs, *given, **how)
+    if how.get("materialize_grads") and len(inputs) == 1 and not how.get("is_grads_batched"):
+        _accumulate_used(self, inputs, grads)
+    return grads
+
+
 class FailedAutogradGradLeavesAGradient(Mutant):
     """A call of autograd.grad that fails leaves something in the .grad of its first input."""
 

@@ -500,6 +500,26 @@ def functions_get_lists_of_detached_tensors(
 
 
 @overriding("custom_function")
+def functions_get_tuples_as_lists(self: Mutant, old: Hook, forward: Hook, backward: Hook, **options: bool) -> Hook:
+    """The forward of a custom Function gets a list for a tuple that is not empty."""
+
+    def listed(ctx: Any, *inputs: Any) -> Any:
+        return forward(ctx, *([*each] if type(each) is tuple and each else each for each in inputs))
+
+    return old(listed, backward, **options)
+
+
+@overriding("custom_function")
+def functions_get_no_callables(self: Mutant, old: Hook, forward: Hook, backward: Hook, **options: bool) -> Hook:
+    """The forward of a custom Function gets None for a function."""
+
+    def filtered(ctx: Any, *inputs: Any) -> Any:
+        return forward(ctx, *(None if type(each) in {type(len), type(filtered)} else each for each in inputs))
+
+    return old(filtered, backward, **options)
+
+
+@overriding("custom_function")
 def forward_of_a_function_is_recorded(self: Mutant, old: Hook, forward: Hook, backward: Hook, **options: bool) -> Hook:
     """The forward of a custom Function runs with grad mode on."""
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from hooklaw_backends.mutants.base import Hook, InBackward, Mutant, Pair, calling, fresh, overriding, packing, pairs
 from hooklaw_backends.mutants.shared import falsy_means_saved
-from hooklaw_backends.mutants.situations import Knowing
+from hooklaw_backends.mutants.situations import SECOND, Knowing
 
 
 @pairs("saved_tensors_hooks")
@@ -269,6 +269,13 @@ def packing_only(step: Hook) -> type[Mutant]:
         return some, lambda kept: unpack(kept[1]) if kept[0] else kept[1]
 
     return pairs("saved_tensors_hooks")(wraps(step)(only))
+
+
+@packing_only
+def second_saved_tensor_not_packed(self: Mutant, _tensor: Any) -> bool:
+    """The second tensor that is saved is not packed."""
+    self.kept.append(None)
+    return len(self.kept) != SECOND
 
 
 @packing_only

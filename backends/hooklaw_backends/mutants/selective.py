@@ -22,6 +22,15 @@ def selective_checkpoint_saves_everything(self: Mutant, old: Hook, policy: Any, 
     return old(lambda ctx, name: "MUST_SAVE", **options)
 
 
+@overriding(SELECTIVE)
+def operations_of_two_inputs_run_again(self: Mutant, old: Hook, policy: Any, **options: bool) -> Any:
+    """A selective checkpoint runs products and sums again, whatever their policy."""
+    two = {"mul", "add", "sub", "div"}
+    if not callable(policy):
+        return old([name for name in policy if name not in two], **options)
+    return old(lambda ctx, name: (policy(ctx, name), "PREFER_RECOMPUTE")[name in two], **options)
+
+
 class SelectiveCheckpointWorksTwice(Mutant):
     """A selective checkpoint saves nothing, so that a second backward works."""
 

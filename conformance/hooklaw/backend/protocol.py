@@ -213,7 +213,7 @@ class Backend(RankVerbs, Protocol):
         """Multiply in place by a tensor or a number."""
 
     def cos_(self, tensor: Any) -> Any:
-        """Replace by the cosine in place."""
+        """Replace by the cosine in place; saves its input, once."""
 
     def increment_version(self, tensors: Any) -> None:
         """Increment the version counter of a tensor or of several."""

@@ -375,7 +375,10 @@ def test_grad_outputs_needed(backend: Backend, trace: Trace) -> None:
     ],
 )
 def test_grad_outputs_of_another_shape(backend: Backend, trace: Trace) -> None:
-    """A gradient in grad_outputs that does not have the shape of its output is an error in autograd.grad."""
+    """A gradient in grad_outputs that does not have the shape of its output is an error in autograd.grad.
+
+    With is_grads_batched it has one dimension more.
+    """
     right = backend.tensor([1.0, 1.0])
     for numbers in ([1.0], [[1.0, 2.0]], [1.0, 2.0, 3.0], 1.0):
         x, wrong = leaf(backend), backend.tensor(numbers)

@@ -47,7 +47,7 @@ ORDER = notes("autograd", "the-order-in-which-the-different-hooks-are-fired").se
     ],
 )
 def test_tensor(backend: Backend, trace: Trace) -> None:
-    """A tensor hook runs once whatever a backward starts from and is limited to, in any thread.
+    """A tensor hook runs once in a backward that reaches it, from any root and in any thread.
 
     A backward with inputs or a gradient, from the first and last of two roots, from an edge, and in another thread.
     Three hooks that were registered before it run before it, in order.
@@ -69,7 +69,7 @@ def test_tensor(backend: Backend, trace: Trace) -> None:
     ],
 )
 def test_post_accumulate(backend: Backend, trace: Trace) -> None:
-    """A post-accumulate-grad hook runs once whatever a backward starts from and is limited to, in any thread.
+    """A post-accumulate-grad hook runs once in a backward that reaches it, from any root and in any thread.
 
     A backward with inputs or a gradient, from the first and last of two roots, from an edge, and in another thread.
     Three hooks that were registered before it run before it, in order.
@@ -91,7 +91,7 @@ def test_post_accumulate(backend: Backend, trace: Trace) -> None:
     ],
 )
 def test_node_pre(backend: Backend, trace: Trace) -> None:
-    """A Node pre-hook runs once whatever a backward starts from and is limited to, in any thread.
+    """A Node pre-hook runs once in a backward that reaches it, from any root and in any thread.
 
     A backward with inputs or a gradient, from the first and last of two roots, from an edge, and in another thread.
     Three hooks that were registered before it run before it, in order.
@@ -114,7 +114,7 @@ def test_node_pre(backend: Backend, trace: Trace) -> None:
     ],
 )
 def test_node(backend: Backend, trace: Trace) -> None:
-    """A Node hook runs once whatever a backward starts from and is limited to, in any thread.
+    """A Node hook runs once in a backward that reaches it, from any root and in any thread.
 
     A backward with inputs or a gradient, from the first and last of two roots, from an edge, and in another thread.
     Three hooks that were registered before it run before it, in order.
@@ -136,7 +136,7 @@ def test_node(backend: Backend, trace: Trace) -> None:
     ],
 )
 def test_multi_grad(backend: Backend, trace: Trace) -> None:
-    """A multi-grad hook runs once whatever a backward starts from and is limited to, in any thread.
+    """A multi-grad hook runs once in a backward that reaches it, from any root and in any thread.
 
     A backward with inputs or a gradient, from the first and last of two roots, from an edge, and in another thread.
     """
@@ -157,7 +157,7 @@ def test_multi_grad(backend: Backend, trace: Trace) -> None:
     ],
 )
 def test_multi_grad_any(backend: Backend, trace: Trace) -> None:
-    """A multi-grad hook in mode any runs once whatever a backward starts from and is limited to, in any thread.
+    """A multi-grad hook in mode any runs once in a backward that reaches it, from any root and in any thread.
 
     A backward with inputs or a gradient, from the first and last of two roots, from an edge, and in another thread.
     """
@@ -179,7 +179,7 @@ def test_multi_grad_any(backend: Backend, trace: Trace) -> None:
     ],
 )
 def test_backward_pre(backend: Backend, trace: Trace) -> None:
-    """A module's backward pre-hook runs once whatever a backward starts from and is limited to, in any thread.
+    """A module's backward pre-hook runs once in a backward that reaches it, from any root and in any thread.
 
     A backward with inputs or a gradient, from the first and last of two roots, from an edge, and in another thread.
     Three hooks that were registered before it run before it, in order.
@@ -201,7 +201,7 @@ def test_backward_pre(backend: Backend, trace: Trace) -> None:
     ],
 )
 def test_backward(backend: Backend, trace: Trace) -> None:
-    """A module's backward hook runs once whatever a backward starts from and is limited to, in any thread.
+    """A module's backward hook runs once in a backward that reaches it, from any root and in any thread.
 
     A backward with inputs or a gradient, from the first and last of two roots, from an edge, and in another thread.
     Three hooks that were registered before it run before it, in order.
@@ -229,7 +229,7 @@ def test_backward(backend: Backend, trace: Trace) -> None:
     ],
 )
 def test_global_backward_pre(backend: Backend, trace: Trace) -> None:
-    """A backward pre-hook on all modules runs once whatever a backward starts from and is limited to, in any thread.
+    """A backward pre-hook on all modules runs once in a backward that reaches it, from any root and in any thread.
 
     A backward with inputs or a gradient, from the first and last of two roots, from an edge, and in another thread.
     """
@@ -256,7 +256,7 @@ def test_global_backward_pre(backend: Backend, trace: Trace) -> None:
     ],
 )
 def test_global_backward(backend: Backend, trace: Trace) -> None:
-    """A backward hook on all modules runs once whatever a backward starts from and is limited to, in any thread.
+    """A backward hook on all modules runs once in a backward that reaches it, from any root and in any thread.
 
     A backward with inputs or a gradient, from the first and last of two roots, from an edge, and in another thread.
     """

@@ -148,7 +148,7 @@ def test_backward(backend: Backend, trace: Trace) -> None:
     processes=RANKS,
 )
 def test_gradients(backend: Backend, trace: Trace) -> None:
-    """After backward the gradient of a fully sharded parameter is sharded too, and reduced over all ranks.
+    """After a backward with gradient sync on, a fully sharded parameter has its part of the gradient, reduced over all.
 
     Passes accumulate, as in any leaf, and an evaluation in no_grad before makes no difference. Whether the sum is
     divided is not said, so both are accepted.

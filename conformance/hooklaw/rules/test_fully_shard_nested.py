@@ -144,8 +144,9 @@ def test_changed_between(backend: Backend, trace: Trace) -> None:
     "fsdp.fully-shard.no-grad",
     level=Level.MUST,
     sources=[FULLY_SHARD.sentence(3, 7, 37)],
-    needs=[*NEEDS, Capability.GRAD_MODE],
+    needs=[*NESTED, Capability.GRAD_MODE],
     mutants=[
+        "fully-shard-gathers-zeros-in-no-grad-inside-another",
         "fully-shard-gathers-zeros-in-no-grad",
         "fully-shard-stays-whole-in-no-grad",
         "fully-shard-stays-whole-after-no-grad",
@@ -183,6 +184,12 @@ def test_no_grad(backend: Backend, trace: Trace) -> None:
             backend.backward(backend.sum(result))
             trace.expect(*in_forward)
             trace.expect_value("x.grad", expected, backend.grad_of(x))
+
+    outer = nested(backend)[0]
+    for _ in range(2):
+        with backend.no_grad():
+            result = backend.call(outer, ones(backend))
+        trace.expect_value("result of four modules in no_grad", [value**4 for value in VALUES], result)
 
 
 @rule(

@@ -64,9 +64,10 @@ def storing(backend: Backend, trace: Trace, state: Any = None) -> Any:
     processes=RANKS,
 )
 def test_before_first_forward(backend: Backend, trace: Trace) -> None:
-    """A communication hook registered before the first forward runs in each pass, and stores the reduced gradient.
+    """A communication hook registered before the first forward runs in each pass that syncs, and stores the gradient.
 
-    It is passed its state, the whole gradient of the rank, and a tensor for the rank's part of the reduced one.
+    Where parameters are sharded it is passed its state, the whole gradient of the rank, and a tensor for the rank's
+    part of the reduced one.
     """
     for _ in range(2):
         module, wrapper = wrapped(backend)

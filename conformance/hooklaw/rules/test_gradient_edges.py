@@ -424,7 +424,10 @@ def test_other_backward_inputs(backend: Backend, trace: Trace) -> None:
     ],
 )
 def test_grad_outputs_shape(backend: Backend, trace: Trace) -> None:
-    """A gradient for a gradient edge that does not have its tensor's shape is an error, in grad and in backward."""
+    """A gradient for a gradient edge that does not have its tensor's shape is an error, in grad and in backward.
+
+    With is_grads_batched it has one dimension more.
+    """
     for numbers, others in (
         ([1.0, 2.0], ([1.0, 2.0, 3.0], [[1.0, 2.0]], [1.0], 1.0)),
         (2.0, ([1.0],)),

@@ -19,7 +19,10 @@ ORDER = notes("autograd", "the-order-in-which-the-different-hooks-are-fired")
     mutants=["post-accumulate-before-accumulation", "post-accumulate-skipped-for-a-root"],
 )
 def test_after_accumulation(backend: Backend, trace: Trace) -> None:
-    """A post-accumulate-grad hook runs when the leaf's .grad is the old value plus the gradient of this pass."""
+    """A post-accumulate-grad hook runs when the leaf's .grad is the old value plus the gradient of this pass.
+
+    Unless an earlier hook of the leaf changed it.
+    """
     x = backend.tensor([1.0, 2.0], requires_grad=True)
     backend.register_post_accumulate_grad_hook(x, lambda _: trace.log("post-accumulate", backend.grad_of(x)))
 

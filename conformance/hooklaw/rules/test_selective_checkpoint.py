@@ -41,6 +41,15 @@ def gradient_after_change(backend: Backend, policy: Any, *, times: int = 1) -> A
     return backend.grad_of(x)
 
 
+def gradient_of_product(backend: Backend, policy: Any) -> Any:
+    """Return the gradient of x * (weight * 2) if the product in brackets is 2 at first, and 4 after a change."""
+    x, weight, factor = leaf(backend, 1.0, 1.0), backend.tensor([1.0, 1.0]), backend.tensor([2.0, 2.0])
+    changes = iter((0.0, 1.0))
+    fn = lambda x: x * ((weight + next(changes)) * factor)  # noqa: E731 - a def is no shorter
+    backend.backward(backend.call(selective(backend, fn, policy), x))
+    return backend.grad_of(x)
+
+
 def only_exp(policy: str) -> Any:
     """Return a policy function with this policy for the exponential, and PREFER_RECOMPUTE for everything else."""
     return lambda _ctx, operation: policy if operation == "exp" else "PREFER_RECOMPUTE"
@@ -60,6 +69,7 @@ def exp_in_turn(*policies: str) -> Any:
     mutants=[
         "selective-checkpoint-saves-nothing",
         "policy-for-the-first-call-of-an-operation-for-all",
+        "operations-of-two-inputs-run-again",
         "selective-checkpoints-of-one-policy-share-what-they-saved",
         "of-the-calls-of-an-operation-the-first-alone-is-saved",
     ],
@@ -69,6 +79,9 @@ def test_saved(backend: Backend, trace: Trace) -> None:
     for policy, times in product(("MUST_SAVE", "PREFER_SAVE"), (1, 2)):
         gradient = gradient_after_change(backend, only_exp(policy), times=times)
         trace.expect_value(f"x.grad, {policy} for {times} exp", [1.0, 1.0], gradient)
+
+        choose = lambda _, name, policy=policy: policy if name == "mul" else "PREFER_RECOMPUTE"  # noqa: E731 - short
+        trace.expect_value(f"x.grad, {policy} for products", [2.0, 2.0], gradient_of_product(backend, choose))
 
     e = backend.exp(backend.tensor([1.0, 1.0]))
     gradient = gradient_after_change(backend, exp_in_turn("MUST_RECOMPUTE", "MUST_SAVE"), times=2)

@@ -546,7 +546,10 @@ def test_callable_object(backend: Backend, trace: Trace) -> None:
     ],
 )
 def test_kept_gradient(backend: Backend, trace: Trace) -> None:
-    """A gradient that a tensor's hook kept does not change when a later backward adds to a leaf's .grad."""
+    """A gradient that a tensor's hook kept does not change when a later backward adds to a leaf's .grad.
+
+    Unless the tensor is a view of that leaf, or the hook kept a view of the gradient: either may share its memory.
+    """
     kept: list[Any] = []
 
     def forward(x):

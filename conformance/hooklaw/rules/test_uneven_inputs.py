@@ -128,7 +128,7 @@ def test_divide_by_effective(backend: Backend, trace: Trace) -> None:
     processes=RANKS,
 )
 def test_throw_on_early_termination(backend: Backend, trace: Trace) -> None:
-    """With throw_on_early_termination=True all ranks raise when one has no more inputs."""
+    """With throw_on_early_termination=True all ranks raise when one has no more inputs and another still has some."""
     for first in range(backend.get_world_size()):
         module, parallel = distributed(backend)
         seen: list[Any] = []

@@ -12,14 +12,39 @@ SAVE_FOR_BACKWARD = docstring("torch.autograd.function.FunctionCtx.save_for_back
 
 
 @rule(
+    "saved-tensor.which.mul.both",
+    level=Level.MUST,
+    sources=[SAVED.sentence(5), HOOKS.sentence(3)],
+    needs=[Capability.SAVED_TENSOR_HOOKS],
+    mutants=["second-saved-tensor-not-packed"],
+)
+def test_both_factors(backend: Backend, trace: Trace) -> None:
+    """A product of two tensors that require grad packs both factors: the gradient of each needs the other."""
+
+    def forward(a, b):
+        with backend.saved_tensors_hooks(trace.saw("both", backend.detach), lambda packed: packed):
+            both = a * b
+        return backend.sum(both)
+
+    a = backend.tensor([2.0], requires_grad=True)
+    b = backend.tensor([3.0], requires_grad=True)
+    backend.backward(backend.call(forward, a, b))
+
+    packed = trace.values("both")
+    trace.expect_value("were packed", [True, True], [factor in packed for factor in ([2.0], [3.0])])
+    trace.expect_value("gradients", [[3.0], [2.0]], [backend.grad_of(a), backend.grad_of(b)])
+
+
+@rule(
     "saved-tensor.which.mul",
     level=Level.SHOULD,
-    sources=[SAVED.sentence(5), HOOKS.sentence(3)],
+    basis=Basis.OBSERVED,
+    sources=[SAVED.sentence(5), observed("tensors are saved as needed, and nothing else is")],
     needs=[Capability.SAVED_TENSOR_HOOKS],
     mutants=["every-operand-saved"],
 )
 def test_only_what_is_needed(backend: Backend, trace: Trace) -> None:
-    """A product saves both factors if both require grad; if one does, it saves only the other factor.
+    """A product saves both factors, once, if both require grad; if one does, it saves only the other factor.
 
     The notes say that tensors are saved as needed; that nothing else is saved, they do not say.
     """
@@ -77,8 +102,8 @@ def test_constants(backend: Backend, trace: Trace) -> None:
 def test_in_place_operation(backend: Backend, trace: Trace) -> None:
     """What an in-place operation saves is packed, and what unpack returns is used.
 
-    pack is called every time an operation saves a tensor, and the gradient of the cosine needs its input; that of a
-    product needs the factor.
+    pack is called every time an operation saves a tensor. The cosine here is one that saves its input, as the verb
+    says, and the gradient of a product needs the factor.
     """
 
     def forward(x, change):
@@ -128,7 +153,8 @@ def test_nothing_recorded(backend: Backend, trace: Trace) -> None:
 @rule(
     "saved-tensor.which.none.not-needed",
     level=Level.SHOULD,
-    sources=[SAVED.sentence(5), HOOKS.sentence(3)],
+    basis=Basis.OBSERVED,
+    sources=[SAVED.sentence(5), observed("tensors are saved as needed, and nothing else is")],
     needs=[Capability.SAVED_TENSOR_HOOKS],
     mutants=["every-operand-saved"],
 )

@@ -69,6 +69,21 @@ def fully_shard_gathers_zeros_in_no_grad(module: Any) -> None:
     module.register_forward_pre_hook(lambda *_: None if is_grad_enabled() else zero(module))
 
 
+@overriding("fully_shard")
+def fully_shard_gathers_zeros_in_no_grad_inside_another(self: Mutant, old: Hook, module: Any, **options: Any) -> Any:
+    """In forward under no_grad the whole parameters of a fully sharded module inside another are zeros."""
+    made = old(module, **options)
+
+    def begin(*_: Any) -> None:
+        if self.kept and not is_grad_enabled():
+            zero(made)
+        self.kept.append(made)
+
+    made.register_forward_pre_hook(begin)
+    made.register_forward_hook(lambda *_: (self.kept.pop(), None)[1], always_call=True)
+    return made
+
+
 @after_sharding
 def fully_shard_gathers_one_parameter_in_no_grad(module: Any) -> None:
     """In forward under no_grad the whole parameters of a fully sharded module are zeros, but for the first."""
