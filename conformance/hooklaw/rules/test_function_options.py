@@ -107,7 +107,7 @@ def test_dirty(backend: Backend, trace: Trace) -> None:
     except_under={"subclass": "results are views there, and a Function that changes a view has one output"},
 )
 def test_dirty_several(backend: Backend, trace: Trace) -> None:
-    """Each of several inputs changed in place and passed to mark_dirty is returned as the same object if none is a view."""
+    """Each of several inputs that are changed in place and passed to mark_dirty, none a view, is returned as itself."""
 
     def forward(ctx, *tensors: Any):
         for tensor in tensors:

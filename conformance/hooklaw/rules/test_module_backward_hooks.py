@@ -98,8 +98,8 @@ def test_arguments(backend: Backend, trace: Trace) -> None:
 def test_fires_for_the_inputs(backend: Backend, trace: Trace) -> None:
     """A full backward hook runs when the inputs' gradients are computed: after the module's Nodes, before upstream.
 
-    So it does if any of the inputs requires grad: only if none does, the hook runs for the outputs. An input that
-    forward does not use changes nothing.
+    So it does if any of the inputs requires grad: only if none does, the hook runs for the outputs. Beside an input
+    whose gradient is computed, one that forward does not use changes nothing.
     """
 
     def inside(_module, x, y, *_unused: Any):
