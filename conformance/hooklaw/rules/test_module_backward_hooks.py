@@ -525,7 +525,7 @@ def test_handle(backend: Backend, trace: Trace) -> None:
     mutants=["module-with-backward-hooks-records"],
 )
 def test_without_recording(backend: Backend, trace: Trace) -> None:
-    """Under no_grad a module with a full backward hook computes the same output, which does not require grad."""
+    """Under no_grad what a module with a full backward hook computes is the same, and does not require grad."""
     module = weighted(backend)
     backend.register_full_backward_hook(module, lambda *_: trace.log("hook"))
 

@@ -28,7 +28,7 @@ def leaf(backend: Backend) -> Any:
 @rule(
     "module.forward.global-replace",
     level=Level.MUST,
-    sources=[FORWARD.sentence(1, 7)],
+    sources=[FORWARD.sentence(1, 7, 12)],
     needs=[Capability.MODULES, Capability.GLOBAL_MODULE_HOOKS],
     mutants=[
         "global-module-hooks-on-the-outermost-module",
@@ -139,7 +139,10 @@ def test_sees_replaced_arguments(backend: Backend, trace: Trace) -> None:
     ],
 )
 def test_global_keywords_hidden(backend: Backend, trace: Trace) -> None:
-    """Global forward pre-hooks and forward hooks get positional arguments alone; forward gets the keyword arguments."""
+    """Global forward pre-hooks and forward hooks without with_kwargs get positional arguments alone, forward gets all.
+
+    The docstring names no exception; with_kwargs is in the signature of forward hooks alone.
+    """
 
     def saw(label):
         return lambda given, *rest: trace.log(label, rest) if given is module else None

@@ -246,3 +246,24 @@ def test_after_failure(backend: Backend, trace: Trace) -> None:
 
 def _fail() -> None:
     raise ZeroDivisionError
+
+
+@rule(
+    "multi-grad.all.ignored.output",
+    level=Level.SHOULD,
+    basis=Basis.OBSERVED,
+    sources=[HOOK, observed("an unused output gets no gradient, though its Node computes with zeros")],
+    needs=[Capability.MULTI_GRAD, Capability.MULTI_OUTPUT],
+    mutants=["multi-grad-hook-gets-zeros-for-none"],
+)
+def test_ignored_output(backend: Backend, trace: Trace) -> None:
+    """A multi-grad hook gets None for an unused output of an operation whose other outputs are used."""
+
+    def forward(x):
+        unused, used, last = backend.split(x, 1)
+        backend.register_multi_grad_hook([unused, used, last], trace.saw("hook"))
+        return backend.sum(used * 3 + last * 5)
+
+    backend.backward(backend.call(forward, backend.tensor([1.0, 2.0, 3.0], requires_grad=True)))
+
+    trace.expect(("hook", [None, [3.0], [5.0]]))
