@@ -260,7 +260,7 @@ def test_gradient_needed_by_each(backend: Backend, trace: Trace) -> None:
     mutants=["only-roots-without-dimensions-are-scalars"],
 )
 def test_one_element(backend: Backend, trace: Trace) -> None:
-    """A backward from a tensor of one element needs no gradient, whatever the tensor's shape.
+    """A backward from a real tensor of one element needs no gradient, whatever the tensor's shape.
 
     The documentation calls a tensor non-scalar if it has more than one element.
     """
@@ -441,7 +441,7 @@ def test_several_roots(backend: Backend, trace: Trace) -> None:
     ],
 )
 def test_several_scalars(backend: Backend, trace: Trace) -> None:
-    """A backward from several tensors needs no gradient for one of one element, and none at all if all are such."""
+    """A backward from several real tensors needs no gradient for one of one element, and none if all are such."""
     x = leaf(backend)
     backend.backward_from_all(backend.call(lambda x: (backend.sum(x * x), backend.sum(x * 5)), x))
     trace.expect_value("x.grad of two scalars", [7.0, 9.0], backend.grad_of(x))

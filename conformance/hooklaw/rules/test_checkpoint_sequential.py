@@ -275,7 +275,7 @@ def test_random_numbers_off(backend: Backend, trace: Trace) -> None:
     mutants=["sequential-use-reentrant-always-false"],
 )
 def test_reentrant_grad(backend: Backend, trace: Trace) -> None:
-    """autograd.grad through a reentrant checkpoint_sequential is an error."""
+    """autograd.grad through a reentrant checkpoint_sequential of more than one segment is an error."""
     for _ in range(2):
         x = leaf(backend)
         backend.call(sequence(backend, [lambda x: x * x] * 3, 2, use_reentrant=False), x)

@@ -115,7 +115,10 @@ def test_replace(backend: Backend, trace: Trace) -> None:
     processes=RANKS,
 )
 def test_placement(backend: Backend, trace: Trace) -> None:
-    """The gradient that a tensor hook on a distributed leaf gets, and .grad, have the placement of the leaf."""
+    """The gradient that a tensor hook on a distributed leaf gets, and .grad, have the placement of the leaf.
+
+    Where each use of the leaf gives a gradient of that placement, as its product with itself does.
+    """
     for placement in PLACEMENTS * 2:
         x = leaf(backend, placement)
         backend.register_hook(x, lambda grad: trace.log("hook", backend.placement(grad)))

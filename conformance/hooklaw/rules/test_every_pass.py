@@ -47,7 +47,7 @@ ORDER = notes("autograd", "the-order-in-which-the-different-hooks-are-fired").se
     ],
 )
 def test_tensor(backend: Backend, trace: Trace) -> None:
-    """A tensor hook runs once in each pass, and what it returns is used.
+    """A tensor hook runs once in each pass that reaches it, and what it returns is used.
 
     In backward and autograd.grad, also of two outputs, again on the same graph, in no_grad, and with create_graph.
     Three hooks that were registered before it run before it, in order.
@@ -107,7 +107,7 @@ def test_post_accumulate(backend: Backend, trace: Trace) -> None:
     ],
 )
 def test_node_pre(backend: Backend, trace: Trace) -> None:
-    """A Node pre-hook runs once in each pass, and what it returns is used.
+    """A Node pre-hook runs once in each pass that reaches it, and what it returns is used.
 
     In backward and autograd.grad, also of two outputs, again on the same graph, in no_grad, and with create_graph.
     Three hooks that were registered before it run before it, in order.
@@ -131,7 +131,7 @@ def test_node_pre(backend: Backend, trace: Trace) -> None:
     ],
 )
 def test_node(backend: Backend, trace: Trace) -> None:
-    """A Node hook runs once in each pass, and what it returns is used.
+    """A Node hook runs once in each pass that reaches it, and what it returns is used.
 
     In backward and autograd.grad, also of two outputs, again on the same graph, in no_grad, and with create_graph.
     Three hooks that were registered before it run before it, in order.
@@ -154,7 +154,7 @@ def test_node(backend: Backend, trace: Trace) -> None:
     ],
 )
 def test_multi_grad(backend: Backend, trace: Trace) -> None:
-    """A multi-grad hook runs once in each pass.
+    """A multi-grad hook runs once in each pass that reaches it.
 
     In backward and autograd.grad, also of two outputs, again on the same graph, in no_grad, and with create_graph.
     """
@@ -176,7 +176,7 @@ def test_multi_grad(backend: Backend, trace: Trace) -> None:
     ],
 )
 def test_multi_grad_any(backend: Backend, trace: Trace) -> None:
-    """A multi-grad hook in mode any runs once in each pass.
+    """A multi-grad hook in mode any runs once in each pass that reaches it.
 
     In backward and autograd.grad, also of two outputs, again on the same graph, in no_grad, and with create_graph.
     """
@@ -199,7 +199,7 @@ def test_multi_grad_any(backend: Backend, trace: Trace) -> None:
     ],
 )
 def test_backward_pre(backend: Backend, trace: Trace) -> None:
-    """A module's backward pre-hook runs once in each pass, and what it returns is used.
+    """A module's backward pre-hook runs once in each pass that reaches it, and what it returns is used.
 
     In backward and autograd.grad, also of two outputs, again on the same graph, in no_grad, and with create_graph.
     Three hooks that were registered before it run before it, in order.
@@ -222,7 +222,7 @@ def test_backward_pre(backend: Backend, trace: Trace) -> None:
     ],
 )
 def test_backward(backend: Backend, trace: Trace) -> None:
-    """A module's backward hook runs once in each pass, and what it returns is used.
+    """A module's backward hook runs once in each pass that reaches it, and what it returns is used.
 
     In backward and autograd.grad, also of two outputs, again on the same graph, in no_grad, and with create_graph.
     Three hooks that were registered before it run before it, in order.
@@ -245,7 +245,7 @@ def test_backward(backend: Backend, trace: Trace) -> None:
     ],
 )
 def test_global_backward_pre(backend: Backend, trace: Trace) -> None:
-    """A backward pre-hook on all modules runs once in each pass, and what it returns is used.
+    """A backward pre-hook on all modules runs once in each pass that reaches it, and what it returns is used.
 
     In backward and autograd.grad, also of two outputs, again on the same graph, in no_grad, and with create_graph.
     """
@@ -267,7 +267,7 @@ def test_global_backward_pre(backend: Backend, trace: Trace) -> None:
     ],
 )
 def test_global_backward(backend: Backend, trace: Trace) -> None:
-    """A backward hook on all modules runs once in each pass, and what it returns is used.
+    """A backward hook on all modules runs once in each pass that reaches it, and what it returns is used.
 
     In backward and autograd.grad, also of two outputs, again on the same graph, in no_grad, and with create_graph.
     """

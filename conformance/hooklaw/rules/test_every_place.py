@@ -184,10 +184,10 @@ def test_multi_grad_any(backend: Backend, trace: Trace) -> None:
     ],
 )
 def test_backward_pre(backend: Backend, trace: Trace) -> None:
-    """A module's backward pre-hook runs no matter what was under way when it was registered.
+    """A module's backward pre-hook runs for later calls, no matter what was under way when it was registered.
 
-    In no_grad, during another pass, in a checkpointed function, in the forward of a module, under saved-tensor hooks.
-    Three hooks that were registered before it run before it, in order.
+    In no_grad, during another pass, in a checkpointed function, in the forward of another module, under saved-tensor
+    hooks. Three hooks that were registered before it run before it, in order.
     """
     runs_from(backend, trace, BACKWARD_PRE)
 
@@ -207,10 +207,10 @@ def test_backward_pre(backend: Backend, trace: Trace) -> None:
     ],
 )
 def test_backward(backend: Backend, trace: Trace) -> None:
-    """A module's backward hook runs no matter what was under way when it was registered.
+    """A module's backward hook runs for later calls, no matter what was under way when it was registered.
 
-    In no_grad, during another pass, in a checkpointed function, in the forward of a module, under saved-tensor hooks.
-    Three hooks that were registered before it run before it, in order.
+    In no_grad, during another pass, in a checkpointed function, in the forward of another module, under saved-tensor
+    hooks. Three hooks that were registered before it run before it, in order.
     """
     runs_from(backend, trace, BACKWARD)
 
@@ -236,7 +236,7 @@ def test_backward(backend: Backend, trace: Trace) -> None:
     ],
 )
 def test_global_backward_pre(backend: Backend, trace: Trace) -> None:
-    """A backward pre-hook on all modules runs no matter what was under way when it was registered.
+    """A backward pre-hook on all modules runs for later calls, no matter what was under way when it was registered.
 
     In no_grad, during another pass, in a checkpointed function, under saved-tensor hooks.
     """
@@ -264,7 +264,7 @@ def test_global_backward_pre(backend: Backend, trace: Trace) -> None:
     ],
 )
 def test_global_backward(backend: Backend, trace: Trace) -> None:
-    """A backward hook on all modules runs no matter what was under way when it was registered.
+    """A backward hook on all modules runs for later calls, no matter what was under way when it was registered.
 
     In no_grad, during another pass, in a checkpointed function, under saved-tensor hooks.
     """
