@@ -90,8 +90,8 @@ def _made(kind: Kind, situation: Situation, wrong: Wrong) -> type[Mutant]:
     return overriding(kind.verb, base=Knowing)(register)
 
 
-def _all() -> Iterator[tuple[str, str, tuple[str, ...], type[Mutant]]]:
-    """Yield the name, the fault in words, the chapters and the class of each mutant."""
+def _all() -> Iterator[tuple[str, str, tuple[str, ...], type[Mutant], tuple[str, ...]]]:
+    """Yield the name, the fault in words, the chapters and the class of each mutant, and how its rules end."""
     situations = [each for each in IN_PASS if each.name in SITUATIONS]
     for of, kind in KINDS.items():
         for fault in ("lost", "twice", "in-wrong-mode", "swallowed", *(["ignored"] if kind.has_result else [])):
