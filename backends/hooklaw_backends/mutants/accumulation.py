@@ -276,7 +276,7 @@ def _accumulating(when: Hook, *, beside: bool) -> type[Mutant]:
     def grad(
         self: Mutant, old: Hook, outputs: Any, inputs: Sequence[Any], grad_outputs: Any = None, **how: Any
     ) -> tuple[Any, ...]:
-        if not when(grad_outputs, how) or how.get("is_grads_batched"):
+        if not when(grad_outputs, {**how, "inputs": inputs}) or how.get("is_grads_batched"):
             return old(outputs, inputs, grad_outputs, **how)
         leaves = self.leaves_of(outputs) if beside and self.is_tensor(outputs) else ()
         others = [leaf for leaf in leaves if all(leaf is not given for given in inputs)]
@@ -291,6 +291,10 @@ _WHEN: dict[str, tuple[str, Hook]] = {
     "that-creates-a-graph": ("with create_graph=True", lambda _, how: how.get("create_graph")),
     "that-retains-the-graph": ("with retain_graph=True", lambda _, how: how.get("retain_graph")),
     "that-materializes": ("with materialize_grads=True", lambda _, how: how.get("materialize_grads")),
+    "that-materializes-for-one-input": (
+        "with materialize_grads=True and one input",
+        lambda _, how: how.get("materialize_grads") and len(how["inputs"]) == 1,
+    ),
     "with-grad-outputs": ("with grad_outputs", lambda grad_outputs, _: grad_outputs is not None),
 }
 _INTO = {"": "of its inputs", "-beside": "of the leaves that are not its inputs"}
@@ -303,17 +307,6 @@ vars().update(
     )
     for (name, (option, when)), (suffix, whose) in product(_WHEN.items(), _INTO.items())
 )
-
-
-@overriding("grad")
-def autograd_grad_that_materializes_for_one_input_accumulates(
-    self: Mutant, old: Hook, outputs: Any, inputs: Sequence[Any], *given: Any, **how: Any
-) -> tuple[Any, ...]:
-    """A call of autograd.grad with materialize_grads=True also adds to the .grad of an input that is the only one."""
-    grads = old(outputs, inputs, *given, **how)
-    if how.get("materialize_grads") and len(inputs) == 1 and not how.get("is_grads_batched"):
-        _accumulate_used(self, inputs, grads)
-    return grads
 
 
 class FailedAutogradGradLeavesAGradient(Mutant):

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from hooklaw_backends.mutants.base import Hook, Mutant, overriding
 from hooklaw_backends.mutants.faults import FAULTS, Call, Wrong
-from hooklaw_backends.mutants.in_situations import ends_of, named
+from hooklaw_backends.mutants.in_situations import named, tried_in
 from hooklaw_backends.mutants.situations import IN_PASS, Knowing, Situation
 
 
@@ -90,21 +90,16 @@ def _made(kind: Kind, situation: Situation, wrong: Wrong) -> type[Mutant]:
     return overriding(kind.verb, base=Knowing)(register)
 
 
-def _all() -> Iterator[tuple[str, str, tuple[str, ...], type[Mutant], tuple[str, ...]]]:
-    """Yield the name, the fault in words, the chapters and the class of each mutant, and how its rules end."""
+def _all() -> Iterator[tuple[str, str, tuple[str, ...], type[Mutant]]]:
+    """Yield the name, the fault in words, the chapters and the class of each mutant."""
     situations = [each for each in IN_PASS if each.name in SITUATIONS]
     for of, kind in KINDS.items():
         for fault in ("lost", "twice", "in-wrong-mode", "swallowed", *(["ignored"] if kind.has_result else [])):
             words, wrong = FAULTS[fault]
             for situation in [each for each in situations if each.name not in kind.never]:
                 said = words.format(f"{kind.words} {situation.words}")
-                yield (
-                    f"{of}-{fault}-{situation.name}",
-                    said,
-                    kind.chapters,
-                    _made(kind, situation, wrong),
-                    ends_of(fault, situation),
-                )
+                made = tried_in(_made(kind, situation, wrong), fault, situation)
+                yield f"{of}-{fault}-{situation.name}", said, kind.chapters, made
 
 
 vars().update(named(*each) for each in _all())

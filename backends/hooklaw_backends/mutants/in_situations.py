@@ -168,28 +168,18 @@ def _ordered(kind: Kind) -> Iterator[Situation]:
     return (each for each in kind.situations if each.name not in {*kind.never, "second-alone"})
 
 
-def _all() -> Iterator[Any]:
+def _all() -> Iterator[tuple[str, str, tuple[str, ...], type[Mutant]]]:
     """Yield the name, the fault in words, the chapters and the class of each mutant."""
     for of, kind in KINDS.items():
         for fault, (words, wrong) in FAULTS.items():
             for situation in filter(partial(_is_tried, kind, fault), (ALWAYS, *kind.situations)):
                 said = words.format(f"{kind.words} {situation.words}")
-                yield (
-                    f"{of}-{fault}-{situation.name}",
-                    said,
-                    kind.chapters,
-                    _made(kind, situation, wrong),
-                    ends_of(fault, situation),
-                )
+                made = tried_in(_made(kind, situation, wrong), fault, situation)
+                yield f"{of}-{fault}-{situation.name}", said, kind.chapters, made
         for situation in [] if kind.unordered else _ordered(kind):
             said = f"{kind.words} {situation.words} runs after the later ones of its owner"
-            yield (
-                f"{of}-in-wrong-order-{situation.name}",
-                said,
-                kind.chapters,
-                _reversed(kind, situation),
-                ends_of("", situation),
-            )
+            made = tried_in(_reversed(kind, situation), "in-wrong-order", situation)
+            yield f"{of}-in-wrong-order-{situation.name}", said, kind.chapters, made
         for which, place in OWNERS.items() if kind.verbs[0] in OF_MODULES else ():
             said = f"{kind.words} gets the module on which one was registered {which}"
             yield f"{of}-given-the-owner-registered-{which}", said, kind.chapters, _given_owner(kind, place)
@@ -200,24 +190,23 @@ def _all() -> Iterator[Any]:
                 yield f"{of}-{fault}-{situation.name}", said, ("saved-tensor",), make(situation, wrong)
 
 
-def ends_of(fault: str, situation: Situation) -> tuple[str, ...]:
-    """Return how the ids of the rules end that are tried first on hooks with a fault in a situation."""
+def tried_in(made: type[Mutant], fault: str, situation: Situation) -> type[Mutant]:
+    """Return a mutant that says how the ids of the rules end that try hooks with this fault in this situation."""
     family, scope = FAMILIES.get(fault, "fire"), situation.scope
+    ends = [f"{family}.{scope}", "every-time"] if scope else [family, f"{family}.every-call", "every-time"]
     if family == "mode":
-        return ("mode.every-pass", f"fire.{scope}") if scope == "inside-a-pass" else ("mode.every-pass",)
-    return (f"{family}.{scope}", "every-time") if scope else (family, f"{family}.every-call", "every-time")
+        ends = ["mode.every-pass", *([f"fire.{scope}"] if scope == "inside-a-pass" else [])]
+    made.ends = ends  # type: ignore[attr-defined]
+    return made
 
 
-def named(
-    name: str, said: str, chapters: tuple[str, ...], made: type[Mutant], ends: tuple[str, ...] = ()
-) -> tuple[str, type[Mutant]]:
+def named(name: str, said: str, chapters: tuple[str, ...], made: type[Mutant]) -> tuple[str, type[Mutant]]:
     """Return a mutant, and the name that its module gives to it: that of the caller of this function."""
     made.__name__ = name.strip("-").replace("-", "_")
     said = " ".join(said.split())
     made.__doc__ = f"{said[0].upper()}{said[1:]}."
     made.under = ""  # type: ignore[attr-defined]
     made.first = chapters  # type: ignore[attr-defined]
-    made.ends = ends  # type: ignore[attr-defined]
     return made.__name__, made
 
 

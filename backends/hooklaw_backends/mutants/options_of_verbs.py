@@ -14,8 +14,6 @@ NOT_GIVEN: Any = ...
 SET = object()
 """Stands for a tensor or function that was given in an earlier call, and that need not live on."""
 KEPT = (bool, int, float, str, type(None))
-
-
 BESIDE = "ignored-beside-"
 """How the faults of an option that is ignored beside another begin; left out alone, all of them are."""
 
@@ -234,17 +232,21 @@ OPTIONS: dict[str, Option] = {
         "determinism_check", ("checkpoint",), ("checkpoint",), default="default", other="none"
     ),
     "checkpoint-debug": Option(
-        *("debug", ("checkpoint",), ("checkpoint",)), without=(BESIDE + "context-fn", BESIDE + "determinism-check")
+        "debug", ("checkpoint",), ("checkpoint",), without=(f"{BESIDE}context-fn", f"{BESIDE}determinism-check")
     ),
     "checkpoint-early-stop": Option("early_stop", ("checkpoint",), ("checkpoint",), default=True, other=False),
     "checkpoint-context-fn": Option(
-        *("context_fn", ("checkpoint",), ("checkpoint",)), default=None, other=NOT_GIVEN, without=(BESIDE + "debug",)
+        "context_fn", ("checkpoint",), ("checkpoint",), default=None, other=NOT_GIVEN, without=(f"{BESIDE}debug",)
     ),
     "sequential-use-reentrant": Option(
-        *("use_reentrant", ("checkpoint_sequential",), ("checkpoint-sequential",)), default=NOT_GIVEN, without=(BESIDE,)
+        "use_reentrant",
+        ("checkpoint_sequential",),
+        ("checkpoint-sequential",),
+        default=NOT_GIVEN,
+        without=(BESIDE,),
     ),
     "sequential-preserve-rng-state": Option(
-        *("preserve_rng_state", ("checkpoint_sequential",), ("checkpoint-sequential",)), default=True, other=False
+        "preserve_rng_state", ("checkpoint_sequential",), ("checkpoint-sequential",), default=True, other=False
     ),
     "early-stop-enable": Option("enable", ("set_checkpoint_early_stop",), ("checkpoint",), default=NOT_GIVEN, place=0),
     "debug-enabled": Option("enabled", ("set_checkpoint_debug_enabled",), ("checkpoint",), default=NOT_GIVEN, place=0),
@@ -306,9 +308,8 @@ def _faults(option: Option) -> Iterator[tuple[str, str, Wrong]]:
     if option.default is None and option.other is True:
         faults |= OF_THREE
         del faults["set-by-its-default"]  # None is no value of its own
-    faults |= _beside(option)
-    without = {name for name in faults if BESIDE in option.without and name.startswith(BESIDE)} | {*option.without}
-    tried = [name for name in faults if name.removesuffix(THIRD) not in without]
+    faults |= {} if BESIDE in option.without else _beside(option)
+    tried = [name for name in faults if name.removesuffix(THIRD) not in option.without]
     yield from ((name, *faults[name]) for name in tried)
 
 

@@ -33,6 +33,11 @@ def drawing(backend: Backend, trace: Trace, *, times: int = 1) -> Any:
     return draws
 
 
+def logging_its_end(trace: Trace, fn: Any) -> Any:
+    """Return a function that logs that it has run to its end."""
+    return lambda x: (fn(x), trace.log("end"))[0]
+
+
 def of_another_dtype(backend: Backend, *, nr: int = 0, differs: bool = True) -> Any:
     """Return a function whose second run saves float64 as one of three factors where the first run saved float32.
 

@@ -4,7 +4,7 @@ from contextlib import suppress
 from typing import Any
 
 from hooklaw import Backend, Capability, ErrorKind, Level, Trace, docstring, rule
-from hooklaw.rules.checkpoints import CHECKPOINT, NEEDS, WITH_OPTIONS, leaf, of_another_dtype, region
+from hooklaw.rules.checkpoints import CHECKPOINT, NEEDS, WITH_OPTIONS, leaf, logging_its_end, of_another_dtype, region
 
 DEBUG = docstring("torch.utils.checkpoint.set_checkpoint_debug_enabled")
 
@@ -70,9 +70,8 @@ def test_debug_and_others(backend: Backend, trace: Trace) -> None:
             backend.backward(loss)
 
     for how in ({}, others[0]):
-        x, fn = leaf(backend), of_another_dtype(backend)
-        body = lambda x, fn=fn: (fn(x), trace.log("end"))[0]  # noqa: E731 - a def is no shorter
-        forward = region(backend, body, use_reentrant=False, debug=True, determinism_check="none", **how)
+        x, fn = leaf(backend), logging_its_end(trace, of_another_dtype(backend))
+        forward = region(backend, fn, use_reentrant=False, debug=True, determinism_check="none", **how)
         backend.backward(backend.call(forward, x))
 
         trace.expect(*["end"] * (1 + len(how)))

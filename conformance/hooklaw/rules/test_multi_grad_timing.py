@@ -1,4 +1,7 @@
-"""When a multi-grad hook runs: among other hooks, in nested passes, in concurrent passes, and after one that failed."""
+"""When a multi-grad hook runs: among other hooks, in nested passes, in concurrent passes, and after one that failed.
+
+Also what it gets for an output that is not used, for which it does not wait.
+"""
 
 import threading
 from collections import Counter

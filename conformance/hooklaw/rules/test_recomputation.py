@@ -7,7 +7,7 @@ from itertools import chain, combinations, product
 from typing import Any
 
 from hooklaw import Backend, Basis, Capability, ErrorKind, Level, Trace, docstring, observed, rule
-from hooklaw.rules.checkpoints import CHECKPOINT, NEEDS, WITH_OPTIONS, leaf, of_another_dtype, region
+from hooklaw.rules.checkpoints import CHECKPOINT, NEEDS, WITH_OPTIONS, leaf, logging_its_end, of_another_dtype, region
 from hooklaw.rules.lifetimes import without_collector
 
 EARLY_STOP = docstring("torch.utils.checkpoint.set_checkpoint_early_stop")
@@ -382,9 +382,8 @@ def test_options_together(backend: Backend, trace: Trace) -> None:
     }
     for names in chain.from_iterable(combinations(options, count) for count in (2, 3, 4)):
         x, how = leaf(backend), {name: options[name] for name in names}
-        fn = of_another_dtype(backend, differs="determinism_check" in how)
-        body = lambda x, fn=fn: (fn(x), trace.log("end"))[0]  # noqa: E731 - a def is no shorter
-        backend.backward(backend.call(region(backend, body, use_reentrant=False, **how), x))
+        fn = logging_its_end(trace, of_another_dtype(backend, differs="determinism_check" in how))
+        backend.backward(backend.call(region(backend, fn, use_reentrant=False, **how), x))
 
         ends = ["end"], ["end"] if "early_stop" in how else []
         if "context_fn" in how:
